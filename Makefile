@@ -1,0 +1,45 @@
+# Each target works on a fresh clone: the first one called makes .venv and installs into it.
+# Another Python: make PYTHON=python3.12 test.  Other test options: make test ARGS='-k rules'.
+
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format clean
+
+INSTALLED := .venv/.installed
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: $(INSTALLED) ## compare all methods on handwritten digits with wrong labels (two minutes)
+	.venv/bin/coteach demo $(ARGS)
+
+test: $(INSTALLED) ## run the tests on WORKERS=2 processes (under five minutes)
+	.venv/bin/python -m pytest -n $(WORKERS) -q $(ARGS)
+
+lint: $(INSTALLED) ## check style, format and types
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/pyrefly check --python-interpreter-path .venv/bin/python
+
+format: $(INSTALLED) ## mend what can be mended by machine
+	.venv/bin/ruff check --fix
+	.venv/bin/ruff format
+
+clean: ## remove .venv and the tools' caches
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch comes first and with pip's progress bars, because it is nearly all of the download. The stamp
+# goes before and comes back last, so that an interrupted installation is begun again from nothing.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "coteach needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
+	@echo "Installing into .venv: one or two minutes, longer where CUDA libraries (gigabytes) come with torch."
+	@echo "No GPU? PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make ... takes the CPU build alone."
+	test -e $@ || $(PYTHON) -m venv --clear .venv
+	@rm -f $@
+	.venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt torch
+	.venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt -qq -e '.[dev,images]'
+	@touch $@

@@ -1,0 +1,84 @@
+"""Checks of what users hand in, shared by data and noise; NumPy only, so that importing it stays cheap."""
+
+from typing import Any
+
+import numpy as np
+
+ENCODE = "encode them first (for instance with sklearn.preprocessing.LabelEncoder)"
+
+
+def check_labels(y: Any, n_classes: int | None = None) -> np.ndarray:
+    """Return labels as int64 of shape (M,), or raise a ValueError that says what to mend.
+
+    Parameters
+    ----------
+    y : array-like of shape (M,)
+        NumPy array, torch tensor or sequence of integers from 0 to C-1.
+    n_classes : int, optional
+        C; without it only negative labels are out of range.
+    """
+    labels = _as_array(y)
+    if labels.ndim != 1:
+        raise ValueError(
+            f"labels must be a flat array with one label per sample, not one of shape {labels.shape}: "
+            "flatten it, or take the argmax over classes of one-hot labels"
+        )
+    if labels.size == 0:
+        raise ValueError("there are no labels: hand in at least one sample")
+    top = "C-1" if n_classes is None else str(n_classes - 1)
+    if labels.dtype.kind not in "iu":
+        raise ValueError(_not_integers(labels, top))
+    integers = labels.astype(np.int64)  # an unsigned number too large for it becomes negative
+    wrong = integers < 0
+    if n_classes is not None:
+        wrong |= integers >= n_classes
+    if wrong.any():
+        position = int(wrong.argmax())
+        raise ValueError(
+            f"labels must be integers from 0 to {top}; "
+            f"found {labels[position]} at position {position}: {ENCODE}"
+        )
+    return integers
+
+
+def check_same_length(x: Any, y: Any, what: str = "") -> None:
+    """Raise a ValueError unless there is one label per sample; `what` names the set, for instance "test "."""
+    if len(x) != len(y):
+        raise ValueError(
+            f"{len(x)} {what}samples but {len(y)} {what}labels: hand in exactly one label per sample"
+        )
+
+
+def _as_array(y: Any) -> np.ndarray:
+    if hasattr(y, "detach"):  # a torch tensor, perhaps on another device or of a type that NumPy lacks
+        y = y.detach().cpu()
+        y = (y.double() if y.is_floating_point() else y).numpy()
+    try:
+        return np.asarray(y)
+    except ValueError as ragged:
+        raise ValueError(f"labels must be a flat array with one label per sample: {ENCODE}") from ragged
+
+
+def _not_integers(labels: np.ndarray, top: str) -> str:
+    """Say which label is no integer; a missing one first, because encoding would not mend it."""
+    values = labels.tolist()
+    for position, label in enumerate(values):
+        if _is_missing(label):
+            return (
+                f"label {position} is missing ({label}): drop the samples without a label, "
+                "or give each of them one"
+            )
+    for position, label in enumerate(values):
+        if not isinstance(label, int) and not (isinstance(label, float) and label.is_integer()):
+            return (
+                f"labels must be integers from 0 to {top}; found {label!r} at position {position}: {ENCODE}"
+            )
+    return (
+        f"labels must be integers from 0 to {top}, and these are stored as {labels.dtype}: "
+        "convert them first, for instance with labels.astype('int64')"
+    )
+
+
+def _is_missing(label: Any) -> bool:
+    # pandas' NA and NaT are told by name: pandas need not be installed.
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label

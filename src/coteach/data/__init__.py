@@ -1,0 +1,191 @@
+"""Data sets by name: `load("cifar10")`, `DATASETS`, and what lies in the data folder.
+
+Light: a reader, and torch with it, is imported when a data set is loaded.
+"""
+
+import difflib
+import importlib
+import inspect
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from coteach.data.fetch import data_home, locate
+
+if TYPE_CHECKING:
+    from coteach.data.base import Dataset
+
+__all__ = ["DATASETS", "Dataset", "Description", "Status", "data_home", "load", "status"]
+
+
+@dataclass(frozen=True)
+class Description:
+    """A data set in a line: what it is, how much is downloaded and what it needs; then how it is read."""
+
+    name: str
+    what: str
+    download: str
+    needs: str
+    sources: tuple[str, ...]
+    reader: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether a data set is in the data folder: where, or None, and what to expect of loading it."""
+
+    name: str
+    found: str | None
+    note: str
+
+
+DATASETS = {
+    description.name: description
+    for description in (
+        Description(
+            "digits",
+            "1,297 / 500 handwritten digits, 64 features",
+            "nothing",
+            "nothing",
+            (),
+            "digits.load",
+        ),
+        Description(
+            "mnist",
+            "60,000 / 10,000 handwritten digits, 1×28×28",
+            "12 MB",
+            "nothing",
+            ("mnist",),
+            "mnist.load_mnist",
+        ),
+        Description(
+            "fashion-mnist",
+            "60,000 / 10,000 pieces of clothing in 10 classes, 1×28×28",
+            "31 MB",
+            "nothing",
+            ("fashion-mnist",),
+            "mnist.load_fashion_mnist",
+        ),
+        Description(
+            "cifar10",
+            "50,000 / 10,000 photographs in 10 classes, 3×32×32",
+            "170 MB",
+            "nothing",
+            ("cifar10",),
+            "cifar.load_cifar10",
+        ),
+        Description(
+            "cifar100",
+            "50,000 / 10,000 photographs in 100 classes of 20 superclasses, 3×32×32",
+            "169 MB",
+            "nothing",
+            ("cifar100",),
+            "cifar.load_cifar100",
+        ),
+        Description(
+            "news",
+            "11,314 / 7,532 newsgroup posts in 7 classes, 1,000 words with vectors",
+            "14 MB, and 862 MB of GloVe vectors unless other ones are there",
+            "nothing",
+            ("news", "glove"),
+            "news.load",
+        ),
+        Description(
+            "tiny-imagenet",
+            "100,000 / 10,000 photographs in 200 classes, 3×64×64",
+            "248 MB",
+            "Pillow: pip install 'coteach[images]'",
+            ("tiny-imagenet",),
+            "tiny_imagenet.load",
+        ),
+        Description(
+            "openset-cifar100",
+            "cifar10 with 40 % of the training images from CIFAR-100",
+            "339 MB",
+            "nothing",
+            ("cifar10", "cifar100"),
+            "openset.load_openset_cifar100",
+        ),
+        Description(
+            "openset-svhn",
+            "cifar10 with 40 % of the training images from SVHN",
+            "352 MB",
+            "nothing",
+            ("cifar10", "svhn"),
+            "openset.load_openset_svhn",
+        ),
+        Description(
+            "openset-imagenet32",
+            "cifar10 with 40 % of the training images from ImageNet-32",
+            "170 MB",
+            "Imagenet32_train_npz.zip (3.6 GB), for which image-net.org wants an account",
+            ("cifar10", "imagenet32"),
+            "openset.load_openset_imagenet32",
+        ),
+    )
+}
+
+
+def load(name: str, data_dir: str | os.PathLike | None = None, **options: Any) -> "Dataset":
+    """Load a data set by name, downloading it first if it is not in the data folder.
+
+    Parameters
+    ----------
+    name : str
+        A key of `DATASETS`.
+    data_dir : path, optional
+        The data folder; else the environment variable COTEACH_DATA, else the user's cache.
+    **options
+        Of the data set's own reader, for instance `split="70/30"` of news.
+    """
+    if name not in DATASETS:
+        raise ValueError(f"there is no data set {name!r}: {_suggestion(name)}")
+    module, function = DATASETS[name].reader.split(".")
+    reader = getattr(importlib.import_module(f"coteach.data.{module}"), function)
+    known = inspect.signature(reader).parameters
+    for option in options:
+        if option not in known:
+            others = ", ".join(other for other in known if other != "data_dir") or "none"
+            raise ValueError(f"{name} has no option {option!r}: its options are {others}")
+    if "data_dir" in known:
+        options["data_dir"] = data_dir
+    return reader(**options)
+
+
+def status(data_dir: str | os.PathLike | None = None) -> list[Status]:
+    """Say for each data set whether it is in the data folder; files are looked for, not read."""
+    return [_status(description, data_dir) for description in DATASETS.values()]
+
+
+def _status(description: Description, data_dir: str | os.PathLike | None) -> Status:
+    if not description.sources:
+        return Status(description.name, "scikit-learn", "installed with it")
+    places: list[str] = []
+    missing = []
+    for source in description.sources:
+        paths = locate(source, data_dir)
+        if None in paths:
+            missing.append(source)
+        else:
+            places.append(str(paths[0]))
+    if missing:
+        note = f"missing: {', '.join(missing)}; to download: {description.download}"
+        return Status(
+            description.name,
+            None,
+            note if description.needs == "nothing" else f"{note}; needs {description.needs}",
+        )
+    return Status(description.name, ", ".join(places), "found; checked when it is loaded")
+
+
+def _suggestion(name: str) -> str:
+    close = difflib.get_close_matches(name.lower(), DATASETS, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(DATASETS)}"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Dataset":
+        from coteach.data.base import Dataset
+
+        return Dataset
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

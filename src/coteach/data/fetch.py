@@ -1,0 +1,160 @@
+"""Find the published files in the data folder, or download them there.
+
+A file counts only if its sha256 is the published one; what lies there unpacked is checked by its reader.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from types import TracebackType
+
+from coteach.data.published import SOURCES, File, Source
+
+
+def data_home(data_dir: str | os.PathLike | None = None) -> Path:
+    """The folder of the data sets: the argument, else COTEACH_DATA, else the user's cache."""
+    chosen = data_dir or os.environ.get("COTEACH_DATA")
+    if chosen is None or chosen == "":
+        import pooch
+
+        return Path(pooch.os_cache("coteach"))
+    home = Path(chosen).expanduser()
+    if home.exists() and not home.is_dir():
+        raise ValueError(f"the data folder {home} is a file: name the folder that holds the data sets")
+    return home
+
+
+def locate(source: str, data_dir: str | os.PathLike | None = None) -> tuple[Path | None, ...]:
+    """Where each file of a source is, unpacked or as published; None for one that is not there."""
+    home = data_home(data_dir)
+    return tuple(_locate_one(SOURCES[source], i, home) for i in range(len(SOURCES[source].files)))
+
+
+def find_or_fetch(
+    source: str, data_dir: str | os.PathLike | None = None, mirrors: tuple[str, ...] | None = None
+) -> tuple[Path, ...]:
+    """Paths of a source's files, in the order of `SOURCES`, downloaded first where they are missing.
+
+    Parameters
+    ----------
+    source : str
+        A key of `SOURCES`.
+    data_dir : path, optional
+        See `data_home`.
+    mirrors : tuple of str, optional
+        Addresses of folders to use instead of the published ones; these alone may be plain http.
+    """
+    home = data_home(data_dir)
+    wanted = SOURCES[source]
+    paths = []
+    for i, file in enumerate(wanted.files):
+        path = _locate_one(wanted, i, home)
+        if path is None:
+            path = _download(file, home / wanted.folders[0], wanted.by_hand, mirrors)
+        elif path.name == file.name:
+            _check_hash(path, file)
+        paths.append(path)
+    return tuple(paths)
+
+
+def damaged(path: str | os.PathLike, what: str) -> ValueError:
+    """The error for a file that is not what it should be."""
+    return ValueError(f"{path} {what}: delete it so that it is downloaded again, or copy it anew")
+
+
+def _locate_one(source: Source, i: int, home: Path) -> Path | None:
+    names = (*source.unpacked[i : i + 1], source.files[i].name)
+    for name in names:
+        for folder in source.folders:
+            path = home / folder / name
+            if path.exists():
+                return path
+    for pattern in source.instead:
+        for path in sorted(home.glob(pattern)):
+            return path
+    return None
+
+
+def _check_hash(path: Path, file: File) -> None:
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != file.sha256:
+        raise damaged(
+            path,
+            f"is not the published file (its sha256 begins {found[:8]} and should begin {file.sha256[:8]})",
+        )
+
+
+def _download(file: File, folder: Path, by_hand: str, mirrors: tuple[str, ...] | None) -> Path:
+    import pooch
+
+    urls = file.urls if mirrors is None else tuple(f"{mirror}/{file.name}" for mirror in mirrors)
+    assert mirrors is not None or all(url.startswith("https://") for url in urls)
+    if not urls:
+        raise ValueError(
+            f"{file.name} cannot be downloaded by a program: {by_hand}, and put it into {folder}"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"the folder {folder} cannot be made ({error.strerror}): choose another with the data folder "
+            "argument or COTEACH_DATA"
+        ) from error
+    pooch.get_logger().setLevel("WARNING")
+    failures = []
+    for url in urls:
+        with _Bar(file.name) as bar:
+            # Servers must not compress what is compressed already: the hash is that of the file.
+            get = pooch.HTTPDownloader(
+                progressbar=bar, chunk_size=2**20, headers={"Accept-Encoding": "identity"}, timeout=60
+            )
+            try:
+                # pooch writes beside the file and renames only what has the right hash.
+                return Path(pooch.retrieve(url, f"sha256:{file.sha256}", file.name, folder, downloader=get))
+            except OSError as error:
+                failures.append(f"{url} ({type(error).__name__})")
+            except ValueError:
+                failures.append(f"{url} (not the published file)")
+    raise ValueError(
+        f"{file.name} could not be downloaded from {' nor from '.join(failures)}: "
+        f"try again later, or put the file into {folder} yourself"
+    )
+
+
+class _Bar:
+    """What pooch asks of a progress bar, drawn by rich."""
+
+    def __init__(self, name: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True))
+        self._task = self._progress.add_task(name, total=None)
+
+    def __enter__(self) -> "_Bar":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    @property
+    def total(self) -> float | None:
+        return self._progress.tasks[0].total
+
+    @total.setter
+    def total(self, n_bytes: int) -> None:
+        self._progress.update(self._task, total=n_bytes or None)
+
+    def update(self, n_bytes: int) -> None:
+        self._progress.update(self._task, advance=n_bytes)
+
+    def reset(self) -> None:
+        self._progress.reset(self._task)
+
+    def close(self) -> None:
+        """Nothing to do: the bar is a context, closed whatever happens."""

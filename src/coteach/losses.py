@@ -1,0 +1,74 @@
+"""The loss of every sample: logits_NRBC and target_NRB in, loss_NRB out.
+
+Any of them goes with any rule. Shapes: N networks, R runs, B samples, C classes; leading axes may be absent.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def log_likelihood(logits: Tensor, target: Tensor) -> Tensor:
+    return logits.log_softmax(-1).gather(-1, target[..., None]).squeeze(-1)
+
+
+def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    return -log_likelihood(logits, target)
+
+
+def softmax_twice(logits: Tensor, target: Tensor) -> Tensor:
+    """Cross-entropy of the softmax outputs, as the authors' code computes it: bounded, close to 1 - p (row 1)."""
+    return cross_entropy(logits.softmax(-1), target)
+
+
+def mean_absolute_error(logits: Tensor, target: Tensor) -> Tensor:
+    """Σ|onehot - p| = 2 - 2p (Ghosh et al., 2017)."""
+    return 2 - 2 * log_likelihood(logits, target).exp()
+
+
+def generalised_cross_entropy(logits: Tensor, target: Tensor, q: float = 0.7) -> Tensor:
+    """(1 - p^q) / q: cross-entropy at q → 0, absolute error at q = 1 (Zhang and Sabuncu, 2018)."""
+    return (1 - (q * log_likelihood(logits, target)).exp()) / q
+
+
+def symmetric_cross_entropy(
+    logits: Tensor, target: Tensor, alpha: float = 0.1, beta: float = 1.0, log_zero: float = -4.0
+) -> Tensor:
+    """α·cross-entropy + β·reverse cross-entropy, with log 0 taken as -4 (Wang et al., 2019, for CIFAR-10)."""
+    log_p = log_likelihood(logits, target)
+    return -alpha * log_p - beta * log_zero * (1 - log_p.exp())
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": cross_entropy,
+    "softmax_twice": softmax_twice,
+    "mae": mean_absolute_error,
+    "gce": generalised_cross_entropy,
+    "sce": symmetric_cross_entropy,
+}
+
+
+def forward_corrected(loss: Loss, transition_RCC: Tensor) -> Loss:
+    """The loss of softmax(logits) · T: with cross-entropy, F-correction's -log((p·T)[y]) (Patrini et al., 2017)."""
+
+    def corrected(logits_NRBC: Tensor, target_NRB: Tensor) -> Tensor:
+        noisy_p = logits_NRBC.softmax(-1) @ transition_RCC
+        # Logits whose softmax is p·T, so that every loss can be corrected; log 0 would have a nan gradient.
+        return loss(noisy_p.clamp(min=torch.finfo(noisy_p.dtype).tiny).log(), target_NRB)
+
+    return corrected
+
+
+def joint(loss: Loss, weight: float) -> Loss:
+    """JoCoR's (1-c)(ℓ₁+ℓ₂) + c·(KL(1‖2) + KL(2‖1)) over two networks, half of the divergence on each."""
+
+    def joined(logits_NRBC: Tensor, target_NRB: Tensor) -> Tensor:
+        log_p = logits_NRBC.log_softmax(-1)
+        log_q = log_p.flip(0)
+        divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)
+        return (1 - weight) * loss(logits_NRBC, target_NRB) + weight * divergence / 2
+
+    return joined

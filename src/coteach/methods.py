@@ -1,0 +1,137 @@
+"""Every method as a sequence of phases: who learns from what, with which loss, in which epochs.
+
+`METHODS` drives the command line, the documentation and the tests: a method added here is tested by being here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from coteach import losses, rules
+from coteach.losses import LOSSES, Loss, cross_entropy
+from coteach.plan import Plan
+from coteach.rules import Rule
+
+# ---- how the picked samples are weighed: picked_NRB → weight_NRB ----------------------------------------------
+
+
+def mean(picked_NRB: Tensor) -> Tensor:
+    return picked_NRB / picked_NRB.sum(-1, keepdim=True).clamp(min=1)
+
+
+def mean_divided_again(picked_NRB: Tensor) -> Tensor:
+    """As the authors' code: the mean, divided once more by the number kept (row 2)."""
+    return picked_NRB / picked_NRB.sum(-1, keepdim=True).clamp(min=1) ** 2
+
+
+def mean_of_a_tenth(picked_NRB: Tensor) -> Tensor:
+    """As Decoupling's own authors: few samples weigh no more than if they were a tenth of the batch."""
+    return picked_NRB / picked_NRB.sum(-1, keepdim=True).clamp(min=max(0.1 * picked_NRB.shape[-1], 1))
+
+
+# ---- phases ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Some epochs of one rule and one loss, captured once: nothing in it asks for the epoch."""
+
+    epochs: range
+    rule: Rule
+    loss: Loss
+    weigh: Callable[[Tensor], Tensor] = mean
+    own_labels: bool = False  # a network hands on its own predictions as labels (Co-training)
+    rescue: bool = False  # the authors' way out of a batch without disagreement (row 3)
+    transition: str | None = None  # start afresh, the loss corrected by the "estimated" or the "known" Q
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method's name, its number of networks, and its phases under a plan."""
+
+    name: str
+    networks: int
+    phases: Callable[[Plan], list[Phase]]
+    summary: str
+    views: bool = False  # each network sees its own half of every sample
+
+
+def chosen_loss(plan: Plan) -> Loss:
+    return LOSSES[plan.loss or "cross_entropy"]
+
+
+def standard(plan: Plan) -> list[Phase]:
+    return [Phase(plan.all_epochs, rules.standard, chosen_loss(plan))]
+
+
+def mentornet(plan: Plan) -> list[Phase]:
+    return [Phase(plan.all_epochs, rules.mentornet, chosen_loss(plan))]
+
+
+def coteaching(plan: Plan) -> list[Phase]:
+    return [Phase(plan.all_epochs, rules.coteaching, chosen_loss(plan))]
+
+
+def jocor(plan: Plan) -> list[Phase]:
+    return [Phase(plan.all_epochs, rules.jocor, losses.joint(chosen_loss(plan), plan.joint_weight))]
+
+
+def decoupling(plan: Plan) -> list[Phase]:
+    """Both networks on everything for as long as Co-teaching+ warms up, as its authors start it, then apart."""
+    loss = chosen_loss(plan)
+    return [
+        Phase(plan.warmup_epochs, rules.standard, loss),
+        Phase(plan.later_epochs, rules.decoupling, loss, mean_of_a_tenth),
+    ]
+
+
+def coteaching_plus(plan: Plan) -> list[Phase]:
+    """Algorithm 1; its warm-up is Co-teaching, or on the open-sets two networks each on its own small losses."""
+    f = plan.fidelity
+    warm = Phase(
+        plan.warmup_epochs,
+        rules.mentornet if plan.parallel_warmup else rules.coteaching,
+        chosen_loss(plan),
+        mean_divided_again if f.divided_twice else mean,
+    )
+    later_loss = losses.softmax_twice if f.softmax_twice and plan.loss is None else chosen_loss(plan)
+    return [
+        warm,
+        replace(warm, epochs=plan.later_epochs, rule=rules.coteaching_plus, loss=later_loss, rescue=f.rescue),
+    ]
+
+
+def cotraining(plan: Plan) -> list[Phase]:
+    """Each network on its own view: first the given labels while λ falls, then what the peer is surest about."""
+    loss = chosen_loss(plan)
+    start = max(plan.warmup, min(plan.ramp, plan.epochs // 2))
+    return [
+        Phase(range(1, start + 1), rules.standard, loss),
+        Phase(range(start + 1, plan.epochs + 1), rules.cotraining, loss, own_labels=True),
+    ]
+
+
+def f_correction(plan: Plan) -> list[Phase]:
+    """Estimate, then correct: a standard training to read Q̂ off, then a fresh one with the corrected loss."""
+    return [*standard(plan), *f_correction_known(plan, "estimated")]
+
+
+def f_correction_known(plan: Plan, transition: str = "known") -> list[Phase]:
+    return [replace(phase, transition=transition) for phase in standard(plan)]
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("standard", 1, standard, "learns from every given label"),
+        Method("decoupling", 2, decoupling, "two networks learn where they disagree"),
+        Method("f_correction", 1, f_correction, "estimates the flips, then corrects the loss by them"),
+        Method("f_correction_known", 1, f_correction_known, "corrects the loss by the true flip matrix"),
+        Method("mentornet", 1, mentornet, "self-paced: learns from its own small losses"),
+        Method("coteaching", 2, coteaching, "each network learns from its peer's small losses"),
+        Method("coteaching_plus", 2, coteaching_plus, "the peer's small losses where the two disagree"),
+        Method("cotraining", 2, cotraining, "two views; each hands on what it is surest about", views=True),
+        Method("jocor", 2, jocor, "joint loss with agreement; both learn from its small values"),
+    )
+}

@@ -1,0 +1,111 @@
+"""What is measured in each epoch, on the device; one copy to the host when the epoch is over.
+
+N networks, R runs, B samples of a batch, C classes. A precision of nothing and a divergence of one network are None.
+"""
+
+import torch
+from torch import Tensor
+
+from coteach.engine.batches import View, as_input
+from coteach.networks.stack import Stack
+from coteach.rules import Batch, Rule, disagreement
+
+EVENTS = {
+    "no_disagreement": "batches in which the networks agreed on every sample, so that there was nothing to pick",
+    "nothing_kept": "batches in which the share to keep came to no sample, so that all candidates were taken",
+    "non_finite_loss": "batches with an infinite or undefined loss, which the run sat out",
+    "one_class": "networks that predict one class for the whole test set",
+    "consensus": "epochs in which the networks agreed on every training sample",
+}
+
+
+class Tally:
+    """Sums over the mini-batches of one epoch, a number for each run."""
+
+    def __init__(self, runs: int, device: torch.device | str):
+        self.zeros_R = torch.zeros(runs, dtype=torch.float64, device=device)
+        self.sums: dict[str, Tensor] = {}
+
+    def add(self, **values_R: Tensor) -> None:
+        for name, value_R in values_R.items():
+            self.sums[name] = self.sums.get(name, self.zeros_R) + value_R
+
+    def count(self, seen: Batch, rule: Rule, weight_NRB: Tensor, clean_RB: Tensor) -> None:
+        """One mini-batch: what was learnt from it, how clean that was, and what went wrong."""
+        learnt_NRB = weight_NRB > 0
+        n_learnt_NR = learnt_NRB.sum(-1)
+        mean_loss_NR = torch.where(learnt_NRB, seen.loss_NRB, 0).sum(-1) / n_learnt_NR.clamp(min=1)
+        sound_NR = (n_learnt_NR > 0) & mean_loss_NR.isfinite()
+        self.add(
+            steps=torch.ones_like(self.zeros_R),
+            updates=sound_NR.sum(0),
+            loss=torch.where(sound_NR, mean_loss_NR, 0).sum(0),
+            learnt=n_learnt_NR.sum(0),
+            learnt_clean=(learnt_NRB & clean_RB).sum((0, -1)),
+            clean=clean_RB.sum(-1) * len(learnt_NRB),
+            differ=disagreement(seen)[0].double().mean(-1),
+            no_disagreement=rule.without_candidates(seen),
+            nothing_kept=rule.without_share(seen),
+            non_finite_loss=(~mean_loss_NR.isfinite()).any(0),
+        )
+
+    def rows(self, networks: int) -> list[dict]:
+        """One dictionary for each run; the host waits for the device here and nowhere else in the epoch."""
+        names = list(self.sums)
+        table = torch.stack([self.sums[name] for name in names], -1).tolist()
+        return [_row(dict(zip(names, values, strict=True)), networks) for values in table]
+
+
+def _row(total: dict[str, float], networks: int) -> dict:
+    pair = networks > 1
+    events = {name: int(total[name]) for name in EVENTS if total.get(name)}
+    if pair and total["differ"] == 0:
+        events["consensus"] = 1
+    return {
+        "train_loss": _ratio(total["loss"], total["updates"]),
+        "label_precision": _ratio(total["learnt_clean"], total["learnt"]),
+        "label_recall": _ratio(total["learnt_clean"], total["clean"]),
+        "disagreement": _ratio(total["differ"], total["steps"]) if pair else None,
+        "kept": _ratio(total["learnt"], total["steps"] * networks),
+        "events": events,
+    }
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def evaluate(stack: Stack, x_M: Tensor, y_M: Tensor, view: View, chunk: int = 1024) -> list[dict]:
+    """Test accuracy of each network and of their mean softmax, and how far apart the two networks are.
+
+    `total_variation` is ½Σ|p - q| between their softmax outputs, averaged over the test set.
+    """
+    networks, runs, _ = stack.theta_NRP.shape
+    right_NR = ensemble_R = variation_R = 0
+    seen_NRC = 0
+    with stack.evaluating():
+        for x_B, y_B in zip(x_M.split(chunk), y_M.split(chunk), strict=True):
+            x_RB = as_input(x_B, stack.theta_NRP.dtype).expand(runs, *x_B.shape)
+            p_NRBC = stack(view(x_RB, networks)).softmax(-1)
+            prediction_NRB = p_NRBC.argmax(-1)
+            right_NR += (prediction_NRB == y_B).sum(-1)
+            ensemble_R += (p_NRBC.mean(0).argmax(-1) == y_B).sum(-1)
+            variation_R += (p_NRBC[0] - p_NRBC[-1]).abs().sum((-2, -1)).double() / 2
+            seen_NRC += torch.nn.functional.one_hot(prediction_NRB, p_NRBC.shape[-1]).sum(-2)
+    one_class_R = ((seen_NRC > 0).sum(-1) == 1).sum(0)
+    rows = zip(right_NR.T.tolist(), ensemble_R.tolist(), variation_R.tolist(), one_class_R.tolist(), strict=True)
+    return [
+        {
+            "test_accuracy": [n / len(y_M) for n in right],
+            "ensemble_accuracy": ensemble / len(y_M),
+            "total_variation": variation / len(y_M) if networks > 1 else None,
+            "events": {"one_class": one_class} if one_class else {},
+        }
+        for right, ensemble, variation, one_class in rows
+    ]
+
+
+def last_ten(rows: list[dict]) -> tuple[float, float]:
+    """Mean and maximum over the last ten epochs of the networks' mean test accuracy, as the paper's tables."""
+    means = [sum(row["test_accuracy"]) / len(row["test_accuracy"]) for row in rows[-10:]]
+    return sum(means) / len(means), max(means)

@@ -1,0 +1,23 @@
+"""The names a user can choose from, in a module that imports nothing heavy, so that `--help` answers at once."""
+
+import difflib
+from collections.abc import Iterable
+
+METHODS = (
+    "standard",
+    "decoupling",
+    "f_correction",
+    "f_correction_known",
+    "mentornet",
+    "coteaching",
+    "coteaching_plus",
+    "cotraining",
+    "jocor",
+)
+LOSSES = ("cross_entropy", "softmax_twice", "mae", "gce", "sce")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` for a misspelt name, or nothing when no name is near."""
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

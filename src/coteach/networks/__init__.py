@@ -1,0 +1,113 @@
+"""The networks of the paper by name. Importing this is cheap: torch is loaded when a network is built."""
+
+import difflib
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
+
+NETWORKS: dict[str, str] = {
+    "mlp": "one hidden layer of 256, ReLU: the paper's MNIST network, for samples of any shape",
+    "mlp3": "two hidden layers of 256, ReLU: the 3-layer MLP of the paper's introduction",
+    "small_cnn": "two 5×5 convolutions and three dense layers: the paper's CIFAR-10 network, 32×32 images",
+    "cnn7": "six 3×3 convolutions, the last of 16 channels: the authors' CIFAR-100 network, 32×32 images",
+    "cnn7_printed": "the same with 196 channels in the last convolution, as the paper's table prints it",
+    "cnn7_dense": "the printed one with a linear layer of 256 features, as Wang et al. (2018) build it",
+    "news": "frozen word vectors averaged over 16 pieces of a document, then three dense layers: NEWS",
+    "news_flat": "the same, averaging the flattened numbers as the authors' code does",
+    "preact_resnet18": "pre-activation ResNet-18 with batch norm and global average before the output",
+    "preact_resnet18_authors": "the same with the authors' head: 4×4 average, no batch norm, 25 to 56 pixels",
+}
+
+# What a name fixes of its family's options.
+FORMS: dict[str, dict[str, Any]] = {
+    "mlp3": {"hidden": (256, 256)},
+    "cnn7_printed": {"form": "printed"},
+    "cnn7_dense": {"form": "dense"},
+    "news_flat": {"pooling": "flat"},
+    "preact_resnet18_authors": {"head": "authors"},
+}
+
+
+def build(
+    name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = None, **options: Any
+) -> "nn.Module":
+    """Build a network with torch's default initialisation.
+
+    Parameters
+    ----------
+    name : str
+        One of `NETWORKS`.
+    shape : sequence of int
+        Shape of one sample as the network gets it, after any crop: (C, H, W), (n_features,) or, for
+        documents, (n_tokens,).
+    n_classes : int
+        Number of logits.
+    vectors : array of shape (V, D), optional
+        Word vectors, for documents only.
+    **options
+        Handed on to the network, for instance ``hidden=(128,)``.
+    """
+    if name not in NETWORKS:
+        nearest = difflib.get_close_matches(name.lower(), NETWORKS, n=1, cutoff=0)[0]
+        raise ValueError(
+            f"there is no network {name!r}: the nearest is {nearest!r}, all are {', '.join(NETWORKS)}"
+        )
+    reads_words = name in ("news", "news_flat")
+    if reads_words and (vectors is None or len(shape) != 1):
+        raise ValueError(
+            f"{name} reads documents: give it token numbers of shape (n_tokens,) and word vectors"
+        )
+    if not reads_words and vectors is not None:
+        raise ValueError(
+            f"{name} cannot read documents: choose 'news' or 'news_flat', or give no word vectors"
+        )
+
+    options = FORMS.get(name, {}) | options
+    match name:
+        case "mlp" | "mlp3":
+            from coteach.networks.mlp import MLP
+
+            return MLP(math.prod(shape), n_classes, **options)
+        case "small_cnn":
+            from coteach.networks.cnn import SmallCNN
+
+            _check_image(name, shape, 32, 32, "give it images of shape (channels, 32, 32), or choose 'mlp'")
+            return SmallCNN(n_classes, channels=shape[0], **options)
+        case "cnn7" | "cnn7_printed" | "cnn7_dense":
+            from coteach.networks.cnn import CNN7
+
+            _check_image(name, shape, 32, 32, "give it images of shape (channels, 32, 32), or choose 'mlp'")
+            return CNN7(n_classes, channels=shape[0], **options)
+        case "news" | "news_flat":
+            from coteach.networks.news import NewsNet
+
+            return NewsNet(vectors, n_classes, **options)
+        case "preact_resnet18" | "preact_resnet18_authors":
+            from coteach.networks.resnet import PreActResNet18
+
+            if options.get("head") == "authors":
+                _check_image(name, shape, 25, 56, "crop images to (3, 56, 56), or choose 'preact_resnet18'")
+            else:
+                _check_image(name, shape, 8, math.inf, "give it images of 8×8 or more, or choose 'mlp'")
+            return PreActResNet18(n_classes, channels=shape[0], **options)
+    raise AssertionError(f"{name} is described but cannot be built")
+
+
+def default_for(shape: Sequence[int], dtype_is_tokens: bool = False) -> str:
+    """Name of a sensible network for samples of this shape."""
+    if dtype_is_tokens:
+        return "news"
+    if tuple(shape) == (3, 32, 32):
+        return "small_cnn"
+    if len(shape) == 3 and min(shape[1:]) >= 64:
+        return "preact_resnet18"
+    return "mlp"
+
+
+def _check_image(name: str, shape: Sequence[int], smallest: int, largest: float, mend: str) -> None:
+    """Raise a ValueError unless a sample is an image with sides in this range; `mend` is the remedy."""
+    if len(shape) != 3 or min(shape[1:]) < smallest or max(shape[1:]) > largest:
+        raise ValueError(f"{name} cannot take a sample of shape {tuple(shape)}: {mend}")

@@ -1,0 +1,123 @@
+"""Which samples update which network: Table 1 of the paper as code.
+
+A rule looks at a `Batch` and answers with a mask picked_NRB: True where network n learns from the sample.
+Shapes: N networks, R runs, B samples of a mini-batch, C classes. Runs never look at each other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a rule may look at: the networks' opinions of one mini-batch, without gradients."""
+
+    logits_NRBC: Tensor
+    loss_NRB: Tensor
+    keep_R1: Tensor  # λ(e) of Algorithm 1, float64, one a run
+    round_up: bool = True  # the paper's |D'| ≥ λ|D|; the authors round down (fidelity row 4)
+
+    @cached_property
+    def prediction_NRB(self) -> Tensor:
+        return self.logits_NRBC.argmax(-1)
+
+    @property
+    def classes_C1(self) -> Tensor:
+        return torch.arange(self.logits_NRBC.shape[-1], device=self.logits_NRBC.device)[:, None]
+
+
+# ---- step 4: among which samples? -----------------------------------------------------------------------------
+
+
+def everything(b: Batch) -> Tensor:
+    return torch.ones_like(b.loss_NRB, dtype=torch.bool)
+
+
+def disagreement(b: Batch) -> Tensor:
+    """The samples on which the networks predict different classes (the paper's equation 1)."""
+    differ_RB = (b.prediction_NRB != b.prediction_NRB[0]).any(0)
+    return differ_RB.expand_as(b.loss_NRB)
+
+
+# ---- steps 5 and 6: which of them does a network pick? --------------------------------------------------------
+
+
+def all_of(b: Batch, among_NRB: Tensor) -> Tensor:
+    return among_NRB
+
+
+def small_loss(b: Batch, among_NRB: Tensor) -> Tensor:
+    return lowest(b.loss_NRB, among_NRB, how_many(b, among_NRB))
+
+
+def small_joint_loss(b: Batch, among_NRB: Tensor) -> Tensor:
+    return lowest(b.loss_NRB.sum(0, keepdim=True).expand_as(among_NRB), among_NRB, how_many(b, among_NRB))
+
+
+def most_confident(b: Batch, among_NRB: Tensor) -> Tensor:
+    """The surest share of each predicted class: picked over all classes at once, the rare ones would vanish."""
+    unsure_NRCB = -b.logits_NRBC.log_softmax(-1).amax(-1)[:, :, None].expand_as(b.logits_NRBC.mT)
+    of_class_NRCB = among_NRB[:, :, None] & (b.prediction_NRB[:, :, None] == b.classes_C1)
+    return lowest(unsure_NRCB, of_class_NRCB, how_many(b, of_class_NRCB)).any(2)
+
+
+def how_many(b: Batch, among_NRB: Tensor) -> Tensor:
+    """λ(e) of the samples chosen among; all of them where that is none (the paper's appendix)."""
+    n_among = among_NRB.sum(-1, keepdim=True)
+    n_keep = rounded_share(b, n_among)
+    return torch.where(n_keep == 0, n_among, n_keep)
+
+
+def rounded_share(b: Batch, n_among: Tensor) -> Tensor:
+    keep = b.keep_R1 if n_among.dim() == 3 else b.keep_R1[:, None]  # counted by class, too, in Co-training
+    share = keep * n_among
+    # 0.55 * 20 is 11.000000000000002: rounding up must forgive that, or it keeps one too many.
+    return ((share - 1e-9).ceil() if b.round_up else share.floor()).long()
+
+
+def lowest(score_NRB: Tensor, among_NRB: Tensor, n_NR1: Tensor) -> Tensor:
+    """The `n` lowest scores among the samples; ties go to the earlier sample, NaN comes last."""
+    order = score_NRB.argsort(dim=-1, stable=True)
+    candidate = among_NRB.gather(-1, order)
+    chosen = candidate & (candidate.cumsum(-1) <= n_NR1)
+    return torch.empty_like(chosen).scatter(-1, order, chosen)
+
+
+# ---- steps 7 and 8: who learns from the picks? ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A column of the paper's Table 1: among which samples, how picked, and whether the peer learns from them."""
+
+    among: Callable[[Batch], Tensor]
+    pick: Callable[[Batch, Tensor], Tensor]
+    cross: bool
+
+    def __call__(self, b: Batch) -> Tensor:
+        picked_NRB = self.pick(b, self.among(b))
+        return picked_NRB.flip(0) if self.cross else picked_NRB
+
+    def without_candidates(self, b: Batch) -> Tensor:
+        """Runs (R) in which there is no sample to choose among."""
+        return ~self.among(b).any(-1).any(0)
+
+    def without_share(self, b: Batch) -> Tensor:
+        """Runs (R) in which the share to keep comes to no sample, so that all candidates are taken."""
+        n_among = self.among(b).sum(-1, keepdim=True)
+        starved = (n_among > 0) & (rounded_share(b, n_among) == 0) & (self.pick is not all_of)
+        return starved.any(0).squeeze(-1)
+
+
+#                       divergence    small loss        cross update
+standard = Rule(        everything,   all_of,           cross=False)  # fmt: skip
+decoupling = Rule(      disagreement, all_of,           cross=False)  # fmt: skip
+mentornet = Rule(       everything,   small_loss,       cross=False)  # fmt: skip
+coteaching = Rule(      everything,   small_loss,       cross=True)   # fmt: skip
+coteaching_plus = Rule( disagreement, small_loss,       cross=True)   # fmt: skip
+cotraining = Rule(      everything,   most_confident,   cross=True)   # fmt: skip
+jocor = Rule(           everything,   small_joint_loss, cross=False)  # fmt: skip
