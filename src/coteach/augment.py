@@ -6,7 +6,8 @@ after resizing. Images are uint8, or floating point from 0 to 1. R and B stand f
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -131,3 +132,28 @@ def _resizing(start_RB: Tensor, length_RB: Tensor, n_out: int, n_in: int) -> Ten
     inside_RB1H = (pixel_H > start_RB11) & (pixel_H < stop_RB11)
     weight_RBsH = weight_RBsH * inside_RB1H
     return weight_RBsH / weight_RBsH.sum(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What is done to images before they reach a network: at random in training, always the same in testing."""
+
+    numbers: int  # K, random numbers an image
+    train: Callable[[Tensor, Tensor], Tensor]
+    test: Callable[[Tensor], Tensor]
+    size: int  # pixels a side that the network gets
+
+
+def _tiny_imagenet(x: Tensor) -> Tensor:
+    return normalise(x, TINY_IMAGENET_MEAN, TINY_IMAGENET_STD)
+
+
+AUGMENTS = {
+    "tiny_crops": Augment(
+        RESIZED_CROP_DRAWS,
+        train=lambda x, u: _tiny_imagenet(random_resized_crop_flip(x, u, 56)),
+        test=lambda x: _tiny_imagenet(center_crop(x, 56)),
+        size=56,
+    ),
+    "crop_flip": Augment(CROP_DRAWS, train=random_crop_flip, test=unit_range, size=32),
+}

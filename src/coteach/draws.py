@@ -20,7 +20,9 @@ def key(seed: int, purpose: str, epoch: int = 0, step: int = 0) -> int:
     return int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), "little", signed=True)
 
 
-def keys(seeds: list[int], purpose: str, epoch: int = 0, step: int = 0, device: str = "cpu") -> Tensor:
+def keys(
+    seeds: list[int], purpose: str, epoch: int = 0, step: int = 0, device: str | torch.device = "cpu"
+) -> Tensor:
     """One key a run, as a tensor key_R1."""
     return torch.tensor([[key(seed, purpose, epoch, step)] for seed in seeds], device=device)
 

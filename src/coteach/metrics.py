@@ -6,7 +6,8 @@ N networks, R runs, B samples of a batch, C classes. A precision of nothing and 
 import torch
 from torch import Tensor
 
-from coteach.engine.batches import View, as_input
+from coteach.augment import Augment
+from coteach.engine.batches import View, test_input
 from coteach.networks.stack import Stack
 from coteach.rules import Batch, Rule, disagreement
 
@@ -75,7 +76,9 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def evaluate(stack: Stack, x_M: Tensor, y_M: Tensor, view: View, chunk: int = 1024) -> list[dict]:
+def evaluate(
+    stack: Stack, x_M: Tensor, y_M: Tensor, view: View, augment: Augment | None = None, chunk: int = 1024
+) -> list[dict]:
     """Test accuracy of each network and of their mean softmax, and how far apart the two networks are.
 
     `total_variation` is ½Σ|p - q| between their softmax outputs, averaged over the test set.
@@ -85,7 +88,7 @@ def evaluate(stack: Stack, x_M: Tensor, y_M: Tensor, view: View, chunk: int = 10
     seen_NRC = 0
     with stack.evaluating():
         for x_B, y_B in zip(x_M.split(chunk), y_M.split(chunk), strict=True):
-            x_RB = as_input(x_B, stack.theta_NRP.dtype).expand(runs, *x_B.shape)
+            x_RB = test_input(x_B, stack.theta_NRP.dtype, augment, runs)
             p_NRBC = stack(view(x_RB, networks)).softmax(-1)
             prediction_NRB = p_NRBC.argmax(-1)
             right_NR += (prediction_NRB == y_B).sum(-1)

@@ -14,6 +14,7 @@ METHODS = (
     "cotraining",
     "jocor",
 )
+NOISES = ("none", "symmetric", "pair", "asymmetric", "instance", "matrix")
 LOSSES = ("cross_entropy", "softmax_twice", "mae", "gce", "sce")
 
 
@@ -21,3 +22,10 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """` (did you mean 'x'?)` for a misspelt name, or nothing when no name is near."""
     near = difflib.get_close_matches(name, list(names), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def check_name(what: str, name: str, names: Iterable[str]) -> None:
+    """Raise a ValueError that names the nearest, and all there are."""
+    names = tuple(names)
+    if name not in names:
+        raise ValueError(f"there is no {what} {name!r}{nearest(name, names)}: choose one of {', '.join(names)}.")

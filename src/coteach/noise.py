@@ -134,7 +134,7 @@ def superclass_asymmetric(superclass: Any, rate: float) -> np.ndarray:
 def check_matrix(matrix: Any) -> np.ndarray:
     """Return Q as float64 of shape (C, C), or raise a ValueError; float32 round-off in a sum is mended."""
     try:
-        matrix = np.array(matrix, dtype=np.float64)
+        matrix = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError("the matrix must be C rows of C numbers: give probabilities only") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from coteach.engine.batches import Batches, View, as_input, half_views, same_view
-from coteach.engine.optimisers import SGD, Adam
+from coteach.augment import Augment
+from coteach.engine.batches import Batches, View, half_views, same_view, test_input
+from coteach.engine.optimisers import Optimiser
 from coteach.estimate import transition_from_posteriors
 from coteach.losses import forward_corrected
 from coteach.methods import Method, Phase
@@ -34,6 +35,7 @@ class Problem:
     seeds: list[int]
     clean_RM: Tensor  # measures label precision; no method sees it
     matrix_RCC: Tensor | None = None  # the true Q, for the one method that is told
+    augment: Augment | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Training:
     """A stack of networks on its way through a plan."""
 
     stack: Stack
-    optimiser: Adam | SGD
+    optimiser: Optimiser
     batches: Batches
     view: View
     plan: Plan
@@ -55,8 +57,7 @@ def train_epoch(training: Training, phase: Phase, epoch: int, tally: Tally) -> N
     keep_R1 = stack.theta_NRP.new_tensor(
         [[plan.keep_rate(epoch, tau)] for tau in training.problem.noise_rates], dtype=torch.float64
     )  # step 9, for this epoch
-    for step, index_RB in enumerate(training.batches.deal(epoch)):  # steps 2 and 3
-        x_RB, y_RB = training.batches.fetch(index_RB)
+    for step, (index_RB, x_RB, y_RB) in enumerate(training.batches.deal(epoch)):  # steps 2 and 3
         logits_NRBC = stack(training.view(x_RB, networks))
         target_NRB = logits_NRBC.argmax(-1).flip(0) if phase.own_labels else y_RB.expand(networks, -1, -1)
         loss_NRB = phase.loss(logits_NRBC, target_NRB)
@@ -69,7 +70,7 @@ def train_epoch(training: Training, phase: Phase, epoch: int, tally: Tally) -> N
         live_NR = loss_NR.isfinite() & (weight_NRB.any(-1) | phase.rescue)
         gradient_NRP = stack.gradient(torch.where(live_NR, loss_NR, 0).sum())
         lr, beta1 = plan.learning_rate(epoch), plan.beta1(epoch)
-        training.optimiser.step(gradient_NRP, live_NR[..., None], lr, beta1)  # steps 7 and 8
+        training.optimiser.step(gradient_NRP, live_NR, lr, beta1)  # steps 7 and 8
         tally.count(seen, phase.rule, weight_NRB, training.problem.clean_RM.gather(1, index_RB))
 
 
@@ -138,13 +139,9 @@ def start(
         batched=batched,
         generation=generation,
     )
-    optimiser = (
-        SGD(stack.theta_NRP, plan.weight_decay, plan.momentum)
-        if plan.optimizer == "sgd"
-        else Adam(stack.theta_NRP, plan.weight_decay)
-    )
-    batches = Batches(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype)
-    return Training(stack, optimiser, batches, half_views if method.views else same_view, plan, problem)
+    batches = Batches(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment)
+    view = half_views if method.views else same_view
+    return Training(stack, Optimiser(stack.theta_NRP, plan), batches, view, plan, problem)
 
 
 def measure(training: Training, tally: Tally, epoch: int) -> list[dict]:
@@ -153,7 +150,7 @@ def measure(training: Training, tally: Tally, epoch: int) -> list[dict]:
     n_test = len(problem.y_test)
     if plan.fidelity.whole_test_batches and n_test > plan.batch_size:
         n_test -= n_test % plan.batch_size
-    scores = evaluate(training.stack, problem.x_test[:n_test], problem.y_test[:n_test], training.view)
+    scores = evaluate(training.stack, problem.x_test[:n_test], problem.y_test[:n_test], training.view, problem.augment)
     sums = tally.rows(len(training.stack.theta_NRP))
     return [
         {"seed": seed, "epoch": epoch, **score, **row, "keep_rate": plan.keep_rate(epoch, tau)}
@@ -171,11 +168,11 @@ def estimated_transition(training: Training) -> Tensor:
 
 def posteriors(training: Training, chunk: int = 1024) -> Tensor:
     """p_NRMC of the training set."""
-    stack = training.stack
+    stack, problem = training.stack, training.problem
     networks, runs, _ = stack.theta_NRP.shape
     with stack.evaluating():
         pieces = [
-            stack(training.view(as_input(x_B, stack.theta_NRP.dtype).expand(runs, *x_B.shape), networks))
-            for x_B in training.problem.x_M.split(chunk)
+            stack(training.view(test_input(x_B, stack.theta_NRP.dtype, problem.augment, runs), networks))
+            for x_B in problem.x_M.split(chunk)
         ]
     return torch.cat(pieces, -2).softmax(-1)

@@ -12,7 +12,7 @@ def load() -> Dataset:
     """1,297 training and 500 test digits as 64 features from 0 to 1; the split is always the same."""
     from sklearn.datasets import load_digits
 
-    x, y = load_digits(return_X_y=True)
+    x, y = (np.asarray(part) for part in load_digits(return_X_y=True))
     features, labels = torch.from_numpy((x / 16).astype(np.float32)), torch.from_numpy(y.astype(np.int64))
     test = torch.from_numpy(_every_third_or_fourth(y))
     names = tuple(str(digit) for digit in range(10))

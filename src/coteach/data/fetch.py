@@ -5,8 +5,10 @@ A file counts only if its sha256 is the published one; what lies there unpacked 
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from coteach.data.published import SOURCES, File, Source
 
@@ -94,19 +96,18 @@ def _download(file: File, folder: Path, by_hand: str, mirrors: tuple[str, ...] |
         raise ValueError(
             f"{file.name} cannot be downloaded by a program: {by_hand}, and put it into {folder}"
         )
-    try:
+    with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise ValueError(
-            f"the folder {folder} cannot be made ({error.strerror}): choose another with the data folder "
-            "argument or COTEACH_DATA"
-        ) from error
+            f"{folder} cannot be written to: choose another data folder, for instance with COTEACH_DATA"
+        )
     pooch.get_logger().setLevel("WARNING")
     failures = []
     for url in urls:
         with _Bar(file.name) as bar:
             # Servers must not compress what is compressed already: the hash is that of the file.
-            get = pooch.HTTPDownloader(
+            get: Any = pooch.HTTPDownloader(
                 progressbar=bar, chunk_size=2**20, headers={"Accept-Encoding": "identity"}, timeout=60
             )
             try:

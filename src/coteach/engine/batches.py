@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from coteach import draws
+from coteach.augment import Augment
 
 
 class Batches:
@@ -17,21 +18,32 @@ class Batches:
     The remainder of an epoch that does not fill a batch is dropped when there is more than one batch.
     """
 
-    def __init__(self, x_M: Tensor, y_RM: Tensor, seeds: list[int], batch_size: int, dtype: torch.dtype):
-        self.x_M, self.y_RM, self.seeds, self.dtype = x_M, y_RM, seeds, dtype
+    def __init__(
+        self,
+        x_M: Tensor,
+        y_RM: Tensor,
+        seeds: list[int],
+        batch_size: int,
+        dtype: torch.dtype,
+        augment: Augment | None = None,
+    ):
+        self.x_M, self.y_RM, self.seeds, self.dtype, self.augment = x_M, y_RM, seeds, dtype, augment
         self.size = min(batch_size, len(x_M))
         self.per_epoch = len(x_M) // self.size
 
-    def deal(self, epoch: int) -> Iterator[Tensor]:
-        """index_RB of each mini-batch: steps 2 and 3 of Algorithm 1."""
-        key_R1 = draws.keys(self.seeds, "shuffle", epoch, device=self.x_M.device)
-        order_RM = draws.permutation(key_R1, len(self.x_M))
+    def deal(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """index_RB, x_RB… as the networks take it, and y_RB: steps 2 and 3 of Algorithm 1."""
+        order_RM = draws.permutation(self._keys("shuffle", epoch), len(self.x_M))
         for step in range(self.per_epoch):
-            yield order_RM[:, step * self.size : (step + 1) * self.size]
+            index_RB = order_RM[:, step * self.size : (step + 1) * self.size]
+            x_RB = self.x_M[index_RB]
+            if self.augment:
+                u = draws.uniform(self._keys("augment", epoch, step), self.size * self.augment.numbers)
+                x_RB = self.augment.train(x_RB, u.view(*index_RB.shape, self.augment.numbers))
+            yield index_RB, as_input(x_RB, self.dtype), self.y_RM.gather(1, index_RB)
 
-    def fetch(self, index_RB: Tensor) -> tuple[Tensor, Tensor]:
-        """x_RB… as the networks take it, and y_RB."""
-        return as_input(self.x_M[index_RB], self.dtype), self.y_RM.gather(1, index_RB)
+    def _keys(self, purpose: str, epoch: int, step: int = 0) -> Tensor:
+        return draws.keys(self.seeds, purpose, epoch, step, device=self.x_M.device)
 
 
 def as_input(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -39,6 +51,12 @@ def as_input(x: Tensor, dtype: torch.dtype) -> Tensor:
     if x.dtype == torch.uint8:
         return x.to(dtype) / 255
     return x.to(dtype) if x.is_floating_point() else x
+
+
+def test_input(x_B: Tensor, dtype: torch.dtype, augment: Augment | None, runs: int) -> Tensor:
+    """x_RB…: the same samples for every run, without anything random."""
+    x_B = as_input(augment.test(x_B) if augment else x_B, dtype)
+    return x_B.expand(runs, *x_B.shape)
 
 
 def same_view(x_RB: Tensor, networks: int) -> Tensor:

@@ -1,54 +1,36 @@
-"""Adam and SGD on theta_NRP, where a single run of the stack can sit a step out.
+"""A torch optimiser over theta_NRP in which a single network of the stack can sit a step out.
 
-torch's own cannot: one tensor has one step count, and skipping one run would skip all. A run that sits out keeps
-its weights, its moments and its step count, exactly as if the step had not been. N networks, R runs, P parameters.
+Each network is a row of its own to the optimiser, with its own step count; a row without a gradient is left alone,
+weights, moments and count, exactly as if the step had not been. N networks, R runs, P parameters.
 """
 
 import torch
 from torch import Tensor
 
-
-class Adam:
-    """Adam (Kingma and Ba, 2015) with L2 weight decay, in torch's order of operations."""
-
-    beta2, eps = 0.999, 1e-8
-
-    def __init__(self, theta_NRP: Tensor, weight_decay: float = 0.0):
-        self.theta_NRP, self.weight_decay = theta_NRP.detach(), weight_decay
-        self.m_NRP, self.v_NRP = torch.zeros_like(self.theta_NRP), torch.zeros_like(self.theta_NRP)
-        self.steps_NR1 = torch.zeros(*theta_NRP.shape[:2], 1, dtype=torch.float64, device=theta_NRP.device)
-
-    def step(self, gradient_NRP: Tensor, live_NR1: Tensor, lr: float, beta1: float) -> None:
-        """Move the runs that are `live`."""
-        gradient = settled(gradient_NRP, live_NR1, self.theta_NRP, self.weight_decay)
-        live = live_NR1.to(self.steps_NR1)
-        self.steps_NR1 += live
-        steps = self.steps_NR1.clamp(min=1)
-        step_size = live * lr / (1 - beta1**steps)
-        scale = (1 - self.beta2**steps).sqrt()
-        self.m_NRP.lerp_(gradient, (live * (1 - beta1)).to(gradient))
-        self.v_NRP.lerp_(gradient.square(), (live * (1 - self.beta2)).to(gradient))
-        denominator = self.v_NRP.sqrt().div_(scale.to(gradient)).add_(self.eps)
-        self.theta_NRP -= step_size.to(gradient) * self.m_NRP / denominator
+from coteach.plan import Plan
 
 
-class SGD:
-    """Stochastic gradient descent with momentum and L2 weight decay, as torch defines them."""
+class Optimiser:
+    """Adam or SGD as the plan says, one state for each network."""
 
-    def __init__(self, theta_NRP: Tensor, weight_decay: float = 0.0, momentum: float = 0.9):
-        self.theta_NRP, self.weight_decay, self.momentum = theta_NRP.detach(), weight_decay, momentum
-        self.m_NRP = torch.zeros_like(self.theta_NRP)
+    def __init__(self, theta_NRP: Tensor, plan: Plan):
+        self.rows = [row.requires_grad_() for row in theta_NRP.detach().flatten(0, 1)]
+        self.adam = plan.optimizer == "adam"
+        if self.adam:
+            self.torch = torch.optim.Adam(self.rows, plan.lr, weight_decay=plan.weight_decay, fused=True)
+        else:
+            self.torch = torch.optim.SGD(
+                self.rows, plan.lr, plan.momentum, weight_decay=plan.weight_decay, fused=True
+            )
 
-    def step(self, gradient_NRP: Tensor, live_NR1: Tensor, lr: float, beta1: float = 0.0) -> None:
-        """Move the runs that are `live`; β1 is Adam's and not looked at."""
-        gradient = settled(gradient_NRP, live_NR1, self.theta_NRP, self.weight_decay)
-        moved = self.momentum * self.m_NRP + gradient
-        self.m_NRP.copy_(torch.where(live_NR1, moved, self.m_NRP))
-        self.theta_NRP -= live_NR1 * lr * self.m_NRP
-
-
-def settled(gradient_NRP: Tensor, live_NR1: Tensor, theta_NRP: Tensor, weight_decay: float) -> Tensor:
-    """The gradient with weight decay, zero where a run sits out: its own may be nan, and 0 · nan is nan."""
-    if weight_decay:
-        gradient_NRP = gradient_NRP + weight_decay * theta_NRP
-    return torch.where(live_NR1, gradient_NRP, 0)
+    def step(self, gradient_NRP: Tensor, live_NR: Tensor, lr: float, beta1: float) -> None:
+        """Move the networks that are `live`."""
+        for row, gradient, live in zip(
+            self.rows, gradient_NRP.flatten(0, 1), live_NR.flatten().tolist(), strict=True
+        ):
+            row.grad = gradient if live else None
+        for group in self.torch.param_groups:
+            group["lr"] = lr
+            if self.adam:
+                group["betas"] = (beta1, group["betas"][1])
+        self.torch.step()

@@ -1,0 +1,1 @@
+"""Experiments: what is to be run, the run folder, and the running of it."""

@@ -1,0 +1,160 @@
+"""What is to be run, as one dataclass: the command line's flags, the Python call, and config.toml.
+
+No torch here: a mistake in a flag is told before anything heavy is loaded.
+"""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from coteach import names
+from coteach.data import DATASETS
+from coteach.fidelity import Fidelity, parse
+from coteach.networks import NETWORKS
+from coteach.plan import Plan
+from coteach.runs.recipes import Recipe, recipe
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One method on one noisy data set, with one or more seeds. What is left out follows the paper."""
+
+    dataset: str = "digits"
+    """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, news, tiny-imagenet or openset-…"""
+    method: str = "coteaching_plus"
+    """Method: standard, decoupling, f_correction, f_correction_known, mentornet, coteaching,
+    coteaching_plus, cotraining or jocor."""
+    loss: str | None = None
+    """Loss, with any method: cross_entropy, softmax_twice, mae, gce or sce. [default: the method's own]"""
+    fidelity: str = "paper"
+    """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
+    noise: str = "symmetric"
+    """Noise put on the training labels: none, symmetric, pair, asymmetric, instance or matrix."""
+    rate: float | None = None
+    """Share of labels to flip, from 0 to below 1. [default: 0.2; 0.4 of the images for openset-…]"""
+    matrix: Path | None = None
+    """Text file with a row-stochastic matrix Q, for noise matrix."""
+    noise_seed: int = 0
+    """Seed of the noise, apart from the networks'."""
+    tau: float | None = None
+    """Noise rate that the method is told. [default: the true one]"""
+    seeds: tuple[int, ...] = (1,)
+    """Seeds of the networks and of the batches, one run each."""
+    epochs: int | None = None
+    """Epochs. [default: the data set's, 200 in the paper]"""
+    batch_size: int | None = None
+    """Samples of a mini-batch. [default: 128; 64 for digits]"""
+    warmup: int | None = None
+    """Epochs before disagreement counts. [default: the data set's in the paper's appendix]"""
+    ramp: int | None = None
+    """E_k, the epochs over which λ falls to 1 - τ. [default: 10]"""
+    keep_type: Literal[1, 2] | None = None
+    """λ of type 1 (stays) or 2 (goes on falling). [default: 1; 2 for openset-…]"""
+    network: str | None = None
+    """Network. [default: the paper's for the data set]"""
+    optimizer: Literal["adam", "sgd"] | None = None
+    """Optimiser. [default: adam; sgd for openset-…]"""
+    lr: float | None = None
+    """Learning rate at the start. [default: 0.001; 0.01 for openset-…]"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    deterministic: bool = False
+    """On a GPU: the same bytes every time, at some cost in speed."""
+    data_dir: Path | None = None
+    """Folder with the published data files. [default: $COTEACH_DATA, else the user's cache]"""
+    out: Path | None = None
+    """Run folder to write; must be new or empty. [default: runs/DATASET-METHOD-NOISE-…]"""
+
+    def check(self) -> None:
+        """Raise a ValueError for whatever can be seen to be wrong without the data."""
+        names.check_name("method", self.method, names.METHODS)
+        names.check_name("data set", self.dataset, DATASETS)
+        names.check_name("kind of noise", self.noise, names.NOISES)
+        if self.loss is not None:
+            names.check_name("loss", self.loss, names.LOSSES)
+        if self.network is not None:
+            names.check_name("network", self.network, NETWORKS)
+        parse(self.fidelity)
+        for name in ("rate", "tau"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"{name} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %.")
+        for name in ("epochs", "batch_size", "ramp"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}: give a whole number of at least 1.")
+        if self.warmup is not None and self.warmup < 0:
+            raise ValueError(f"warmup is {self.warmup}: give 0 for none, or a number of epochs.")
+        if self.lr is not None and not 0 < self.lr < float("inf"):
+            raise ValueError(f"lr is {self.lr}: give a learning rate above 0, such as 0.001.")
+        if not self.seeds:
+            raise ValueError("there are no seeds: give at least one, such as --seeds 1.")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"the seeds {self.seeds} repeat, and equal seeds give equal runs: give each only once.")
+        if (self.noise == "matrix") != (self.matrix is not None):
+            raise ValueError("noise matrix and a matrix file go together: give both, or neither.")
+        self.plan()
+
+    @property
+    def recipe(self) -> Recipe:
+        return recipe(self.dataset, self.parsed_fidelity)
+
+    @property
+    def parsed_fidelity(self) -> Fidelity:
+        return parse(self.fidelity)
+
+    @property
+    def network_name(self) -> str:
+        return self.network or self.recipe.network
+
+    @property
+    def noise_kind(self) -> str:
+        """Open-sets come with their own noise: no label is flipped on top of it."""
+        return "none" if self.recipe.own_noise is not None else self.noise
+
+    @property
+    def noise_share(self) -> float:
+        """The nominal share of wrong samples."""
+        if self.rate is not None:
+            return self.rate
+        if self.recipe.own_noise is not None:
+            return self.recipe.own_noise
+        return 0.0 if self.noise == "none" else 0.2
+
+    def plan(self) -> Plan:
+        return self.plan_and_notes()[0]
+
+    def plan_and_notes(self) -> tuple[Plan, list[str]]:
+        """The plan, and a sentence for each default that had to shrink to fit the epochs."""
+        recipe, fidelity = self.recipe, self.parsed_fidelity
+        usual = Plan(fidelity=fidelity, **recipe.plan)
+        usual_epochs = recipe.epochs - fidelity.epoch_short
+        epochs = self.epochs or usual_epochs
+        given: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("batch_size", "warmup", "ramp", "keep_type", "optimizer", "lr", "loss")
+            if getattr(self, name) is not None
+        }
+        plan = replace(usual, epochs=epochs, **given)
+        if fidelity.warmup_short and self.warmup is None:
+            plan = replace(plan, warmup=max(plan.warmup - 1, 0))
+        if plan.ramp > epochs and self.ramp is not None:
+            raise ValueError(f"ramp is {self.ramp} but there are only {epochs} epochs: give a ramp of at most {epochs}.")
+        if plan.warmup >= epochs and self.warmup:
+            raise ValueError(
+                f"a warm-up of {self.warmup} leaves none of the {epochs} epochs: give at most {epochs - 1}, or more epochs."
+            )
+        notes = []
+        limits = {"ramp": epochs, "warmup": epochs - 1, "decay_start": epochs - 1}
+        for name, most in limits.items():
+            value = getattr(plan, name)
+            if value > most:
+                fitted = max(1, round(value * epochs / recipe.epochs)) if name != "warmup" or epochs > 1 else 0
+                plan = replace(plan, **{name: fitted})
+                if not (name == "decay_start" and plan.milestones):
+                    notes.append(f"{name} shrinks from {value} to {fitted}, to fit {epochs} epochs")
+        return plan, notes
+
+
+def differing_fields(one: Experiment, other: Experiment) -> set[str]:
+    return {f.name for f in fields(Experiment) if getattr(one, f.name) != getattr(other, f.name)}

@@ -1,0 +1,92 @@
+"""The run folder: config.toml, metrics.jsonl, summary.json, and the noise that was drawn."""
+
+import json
+import os
+import platform
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from coteach.runs.experiment import Experiment
+
+
+def claim(experiment: Experiment) -> Path:
+    """Make the run folder, or raise a ValueError if it cannot be written or is not empty."""
+    folder = experiment.out if experiment.out is not None else _free(default_folder(experiment))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise ValueError(f"{folder} is not empty: give another folder with --out, or remove this one.")
+        probe = folder / ".write"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(
+            f"cannot write to {folder} ({error.strerror}): give another folder with --out."
+        ) from error
+    return folder
+
+
+def default_folder(experiment: Experiment) -> Path:
+    e = experiment
+    parts = [e.dataset, e.method, e.noise_kind, f"{e.noise_share:g}", e.fidelity, e.loss]
+    return Path("runs") / "-".join(part for part in parts if part)
+
+
+def _free(folder: Path) -> Path:
+    """The folder, or the same with the first free number after it."""
+    number, free = 1, folder
+    while free.exists():
+        number += 1
+        free = folder.with_name(f"{folder.name}-{number}")
+    return free
+
+
+def write_config(folder: Path, config: dict[str, Any]) -> None:
+    import tomli_w
+
+    (folder / "config.toml").write_text(tomli_w.dumps(plain(config)), encoding="utf-8")
+
+
+def append_rows(path: Path, rows: list[dict]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def read_rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_summary(folder: Path, summary: dict[str, Any]) -> None:
+    """In one step: a reader sees the whole file or none."""
+    temporary = folder / "summary.json.part"
+    temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, folder / "summary.json")
+
+
+def plain(value: Any) -> Any:
+    """As TOML has it: no null, paths as text, tuples as lists."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items() if v is not None}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return value if isinstance(value, (bool, int, float)) else str(value)
+
+
+def described(experiment: Experiment) -> dict[str, Any]:
+    """The experiment without where its files lie: what decides the result."""
+    return {k: v for k, v in asdict(experiment).items() if k not in ("out", "data_dir")}
+
+
+def hardware(device: str) -> str:
+    """The processor or GPU in words."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.get_device_name(device)
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
+        name = models[0] if models else name
+    return f"{name}, {os.cpu_count()} cores"
