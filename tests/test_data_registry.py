@@ -1,5 +1,6 @@
 """The data sets by name: every one can be described, looked for and read; digits need no file."""
 
+import hashlib
 import importlib
 import inspect
 import subprocess
@@ -108,5 +109,5 @@ def test_digits_are_split_once_and_for_all():
     assert sorted(map(tuple, labelled)) == sorted(map(tuple, np.column_stack([x, y])))
     share = torch.bincount(digits.y_test) / torch.bincount(torch.from_numpy(y))
     assert share.sub(500 / 1797).abs().max() < 1 / 170
-    again = data.load("digits", data_dir="ignored")
-    assert torch.equal(again.x_train, digits.x_train)
+    digest = hashlib.sha256(digits.x_train.numpy().astype("<f4").tobytes()).hexdigest()
+    assert digest.startswith("93c6c9cab40f")

@@ -5,7 +5,9 @@ No torch here: a mistake in a flag is told before anything heavy is loaded.
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import tyro
 
 from coteach import names
 from coteach.data import DATASETS
@@ -13,6 +15,11 @@ from coteach.fidelity import Fidelity, parse
 from coteach.networks import NETWORKS
 from coteach.plan import Plan
 from coteach.runs.recipes import Recipe, recipe
+
+
+def flag(metavar: str, default: str) -> Any:
+    """How a flag whose default depends on the others looks in the help."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
 
 
 @dataclass(frozen=True)
@@ -24,46 +31,46 @@ class Experiment:
     method: str = "coteaching_plus"
     """Method: standard, decoupling, f_correction, f_correction_known, mentornet, coteaching,
     coteaching_plus, cotraining or jocor."""
-    loss: str | None = None
-    """Loss, with any method: cross_entropy, softmax_twice, mae, gce or sce. [default: the method's own]"""
+    loss: Annotated[str | None, flag("NAME", "the method's own")] = None
+    """Loss, with any method: cross_entropy, softmax_twice, mae, gce or sce."""
     fidelity: str = "paper"
     """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
     noise: str = "symmetric"
     """Noise put on the training labels: none, symmetric, pair, asymmetric, instance or matrix."""
-    rate: float | None = None
-    """Share of labels to flip, from 0 to below 1. [default: 0.2; 0.4 of the images for openset-…]"""
-    matrix: Path | None = None
+    rate: Annotated[float | None, flag("X", "0.2; 0.4 of the images for openset-…")] = None
+    """Share of labels to flip, from 0 to below 1."""
+    matrix: Annotated[Path | None, flag("PATH", "none")] = None
     """Text file with a row-stochastic matrix Q, for noise matrix."""
     noise_seed: int = 0
     """Seed of the noise, apart from the networks'."""
-    tau: float | None = None
-    """Noise rate that the method is told. [default: the true one]"""
+    tau: Annotated[float | None, flag("X", "the true one")] = None
+    """Noise rate that the method is told."""
     seeds: tuple[int, ...] = (1,)
     """Seeds of the networks and of the batches, one run each."""
-    epochs: int | None = None
-    """Epochs. [default: the data set's, 200 in the paper]"""
-    batch_size: int | None = None
-    """Samples of a mini-batch. [default: 128; 64 for digits]"""
-    warmup: int | None = None
-    """Epochs before disagreement counts. [default: the data set's in the paper's appendix]"""
-    ramp: int | None = None
-    """E_k, the epochs over which λ falls to 1 - τ. [default: 10]"""
-    keep_type: Literal[1, 2] | None = None
-    """λ of type 1 (stays) or 2 (goes on falling). [default: 1; 2 for openset-…]"""
-    network: str | None = None
-    """Network. [default: the paper's for the data set]"""
-    optimizer: Literal["adam", "sgd"] | None = None
-    """Optimiser. [default: adam; sgd for openset-…]"""
-    lr: float | None = None
-    """Learning rate at the start. [default: 0.001; 0.01 for openset-…]"""
+    epochs: Annotated[int | None, flag("N", "the data set's, 200 in the paper")] = None
+    """Epochs."""
+    batch_size: Annotated[int | None, flag("N", "128; 64 for digits")] = None
+    """Samples of a mini-batch."""
+    warmup: Annotated[int | None, flag("N", "the data set's in the paper's appendix")] = None
+    """Epochs before disagreement counts."""
+    ramp: Annotated[int | None, flag("N", "10")] = None
+    """E_k, the epochs over which λ falls to 1 - τ."""
+    keep_type: Annotated[Literal[1, 2] | None, flag("{1,2}", "1; 2 for openset-…")] = None
+    """λ of type 1 (stays) or 2 (goes on falling)."""
+    network: Annotated[str | None, flag("NAME", "the paper's for the data set")] = None
+    """Network."""
+    optimizer: Annotated[Literal["adam", "sgd"] | None, flag("{adam,sgd}", "adam; sgd for openset-…")] = None
+    """Optimiser."""
+    lr: Annotated[float | None, flag("X", "0.001; 0.01 for openset-…")] = None
+    """Learning rate at the start."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
     deterministic: bool = False
     """On a GPU: the same bytes every time, at some cost in speed."""
-    data_dir: Path | None = None
-    """Folder with the published data files. [default: $COTEACH_DATA, else the user's cache]"""
-    out: Path | None = None
-    """Run folder to write; must be new or empty. [default: runs/DATASET-METHOD-NOISE-…]"""
+    data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
+    """Folder with the published data files."""
+    out: Annotated[Path | None, flag("PATH", "runs/DATASET-METHOD-NOISE-…")] = None
+    """Run folder to write; must be new or empty."""
 
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without the data."""

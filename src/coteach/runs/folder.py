@@ -11,8 +11,12 @@ from coteach.runs.experiment import Experiment
 
 
 def claim(experiment: Experiment) -> Path:
-    """Make the run folder, or raise a ValueError if it cannot be written or is not empty."""
-    folder = experiment.out if experiment.out is not None else _free(default_folder(experiment))
+    return claim_folder(experiment.out, default_folder(experiment))
+
+
+def claim_folder(wanted: Path | None, otherwise: Path) -> Path:
+    """Make a folder to write to, or raise a ValueError if it cannot be written or is not empty."""
+    folder = wanted if wanted is not None else _free(otherwise)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):

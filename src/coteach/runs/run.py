@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import coteach
 from coteach import data, networks, noise
 from coteach.augment import AUGMENTS
 from coteach.data import Dataset
@@ -189,8 +190,6 @@ def summarise(
 
 def config(experiment: Experiment, plan: Plan, device: str, problem: Problem) -> dict[str, Any]:
     """Everything that decides the result, with the choices that were made for the user."""
-    from importlib.metadata import version
-
     chosen = asdict(plan) | {"fidelity": str(plan.fidelity), "network": experiment.network_name, "device": device}
     return {
         "experiment": files.described(experiment),
@@ -201,7 +200,7 @@ def config(experiment: Experiment, plan: Plan, device: str, problem: Problem) ->
             "classes": problem.n_classes,
             "samples_left_out_of_each_epoch": left_over(len(problem.x_M), plan.batch_size),
         },
-        "versions": {"coteach": version("coteach"), "torch": torch.__version__, "numpy": np.__version__},
+        "versions": {"coteach": coteach.__version__, "torch": torch.__version__, "numpy": np.__version__},
         "hardware": {"name": files.hardware(device), "threads": torch.get_num_threads()},
     }
 

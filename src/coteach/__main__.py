@@ -1,0 +1,5 @@
+"""`python -m coteach` is `coteach`."""
+
+from coteach.cli import main
+
+main()

@@ -1,0 +1,76 @@
+"""The command line: `coteach run`, `coteach demo`, `coteach data`.
+
+Nothing heavy is imported before a command is known, so that `--help` answers at once.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from coteach.runs.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Compare all methods on scikit-learn's handwritten digits under two kinds of noise."""
+
+    out: Path | None = None
+    """Folder to write; must be new or empty. [default: runs/demo, numbered if taken]"""
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    """Seeds of the networks and of the batches, one run each."""
+    epochs: int | None = None
+    """Epochs. [default: 60]"""
+
+
+@dataclass(frozen=True)
+class Data:
+    """List the data sets, say which are there, and fetch the ones named."""
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Data sets to load, downloading what is missing. [default: only list]"""
+    data_dir: Path | None = None
+    """Folder with the published data files. [default: $COTEACH_DATA, else the user's cache]"""
+
+
+Command = (
+    Annotated[Experiment, tyro.conf.subcommand("run", description="Train one method on one noisy data set.")]
+    | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Data, tyro.conf.subcommand("data")]
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point. Exit code 2 and one line for a user's mistake, 130 after Ctrl-C."""
+    command = tyro.cli(
+        Command,
+        prog="coteach",
+        description="Train classifiers that survive wrong labels. Each command has its own --help.",
+        args=arguments,
+    )
+    try:
+        if isinstance(command, Experiment):
+            command.check()  # before torch is loaded
+            from coteach.report.terminal import run_command
+
+            run_command(command)
+        elif isinstance(command, Demo):
+            from coteach.report.demo import demo_command
+
+            demo_command(command.seeds, command.epochs, command.out)
+        else:
+            from coteach.report.terminal import data_command
+
+            data_command(command.names, command.data_dir)
+    except ValueError as mistake:
+        print(f"coteach: {mistake}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("coteach: stopped; the epochs that were finished are in the run folder.", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

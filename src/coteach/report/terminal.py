@@ -1,0 +1,93 @@
+"""The terminal's side of `coteach run` and `coteach data`: progress, one table, where things were written."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from coteach.methods import METHODS
+from coteach.runs.experiment import Experiment
+from coteach.runs.run import Result, run
+from coteach.train import Epoch
+
+console = Console(highlight=False)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Progress]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TextColumn("·"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield progress
+
+
+def epoch_bar(progress: Progress, description: str, experiment: Experiment) -> tuple[Any, Callable[[Epoch], None]]:
+    """A bar over the epochs of one training, its note the accuracy of the last epoch."""
+    plan = experiment.plan()
+    total = sum(len(phase.epochs) for phase in METHODS[experiment.method].phases(plan))
+    task = progress.add_task(description, total=total, note="")
+
+    def advance(epoch: Epoch) -> None:
+        accuracies = [a for row in epoch.rows for a in row["test_accuracy"]]
+        stage = "estimating, " if epoch.preliminary else ""
+        progress.update(task, advance=1, note=f"{stage}accuracy {100 * sum(accuracies) / len(accuracies):.1f} %")
+
+    return task, advance
+
+
+def run_command(experiment: Experiment) -> None:
+    with progress_bars() as progress:
+        _, advance = epoch_bar(progress, experiment.method, experiment)
+        result = run(experiment, say=lambda line: progress.console.print(f"note: {line}"), on_epoch=advance)
+    console.print(summary_table(result))
+    console.print(f"written to {result.folder}", soft_wrap=True)
+
+
+def summary_table(result: Result) -> Table:
+    s = result.summary
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_row("test accuracy, last ten epochs", with_spread(s["mean"], s["std"], len(s["seeds"])))
+    table.add_row("best of the last ten", f"{s['max']:.2f} %")
+    table.add_row("each network", ", ".join(f"{mean:.2f} %" for mean in s["mean_per_network"]))
+    if len(s["mean_per_network"]) > 1:
+        table.add_row("ensemble of the two", f"{s['ensemble']:.2f} %")
+    if s["label_precision"] is not None:
+        table.add_row("label precision", f"{s['label_precision']:.2f} %")
+    for event, count in s["events"].items():
+        table.add_row(f"event: {event}", str(count))
+    return table
+
+
+def with_spread(mean: float, std: float | None, n: int) -> str:
+    return f"{mean:.2f} %" if std is None else f"{mean:.2f} ± {std:.2f} % (n = {n})"
+
+
+def data_command(names: tuple[str, ...], data_dir: Path | None) -> None:
+    from coteach import data
+
+    for name in names:
+        dataset = data.load(name, data_dir)
+        shape = "×".join(map(str, dataset.x_train.shape[1:]))
+        console.print(
+            f"{name}: {len(dataset.x_train):,} / {len(dataset.x_test):,} samples of {shape}, "
+            f"{dataset.n_classes} classes {dataset.note}",
+            soft_wrap=True,
+        )
+    if not names:
+        table = Table("data set", "what it is", "where", box=None, pad_edge=False)
+        for status in data.status(data_dir):
+            where = status.found or status.note
+            table.add_row(status.name, data.DATASETS[status.name].what, where)
+        console.print(f"data folder: {data.data_home(data_dir)}", soft_wrap=True)
+        console.print(table)

@@ -1,0 +1,87 @@
+"""The optimiser of a whole stack against one torch optimiser for each network."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from coteach.engine.optimisers import Optimiser
+from coteach.plan import Plan
+
+N, R, P, STEPS = 2, 3, 5, 12
+KINDS = {
+    "adam": Plan(optimizer="adam"),
+    "adam with weight decay": Plan(optimizer="adam", weight_decay=0.1),
+    "sgd": Plan(optimizer="sgd", momentum=0.9),
+    "sgd with weight decay": Plan(optimizer="sgd", momentum=0.9, weight_decay=0.1),
+    "sgd without momentum": Plan(optimizer="sgd", momentum=0.0),
+}
+
+
+def numbers(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def learning_rate(step: int) -> float:
+    return 0.1 / (1 + step)
+
+
+def beta1(step: int) -> float:
+    return 0.9 if step < STEPS // 2 else 0.1
+
+
+def plain(plan: Plan, theta_P: Tensor, gradient_SP: Tensor, live_S: Tensor) -> Tensor:
+    """torch's own on one network; a step that it sits out is not taken at all."""
+    weights = theta_P.clone().requires_grad_()
+    if plan.optimizer == "adam":
+        optimiser = torch.optim.Adam([weights], weight_decay=plan.weight_decay, foreach=False, fused=False)
+    else:
+        optimiser = torch.optim.SGD(
+            [weights], momentum=plan.momentum, weight_decay=plan.weight_decay, foreach=False, fused=False
+        )
+    for step, (gradient, live) in enumerate(zip(gradient_SP, live_S.tolist(), strict=True)):
+        if live:
+            (group,) = optimiser.param_groups
+            group["lr"] = learning_rate(step)
+            if plan.optimizer == "adam":
+                group["betas"] = (beta1(step), 0.999)
+            weights.grad = gradient.clone()
+            optimiser.step()
+    return weights.detach()
+
+
+@pytest.mark.parametrize("liveness", ["always", "sometimes", "never"])
+@pytest.mark.parametrize("plan", KINDS.values(), ids=KINDS)
+def test_optimiser_is_torchs_for_every_network(plan, liveness):
+    gradient_SNRP = numbers(1, STEPS, N, R, P)
+    live_SNR = {
+        "always": torch.ones(STEPS, N, R, dtype=torch.bool),
+        "sometimes": numbers(2, STEPS, N, R) > 0,
+        "never": torch.zeros(STEPS, N, R, dtype=torch.bool),
+    }[liveness]
+    start_NRP = numbers(0, N, R, P)
+    theta_NRP = start_NRP.clone().requires_grad_()
+    optimiser = Optimiser(theta_NRP, plan)
+    for step in range(STEPS):
+        sat_out = ~live_SNR[step][..., None]
+        spoilt = gradient_SNRP[step].masked_fill(sat_out, torch.nan)  # what sits out may well be undefined
+        optimiser.step(spoilt, live_SNR[step], learning_rate(step), beta1(step))
+    for n in range(N):
+        for r in range(R):
+            expected = plain(plan, start_NRP[n, r], gradient_SNRP[:, n, r], live_SNR[:, n, r])
+            torch.testing.assert_close(theta_NRP.detach()[n, r], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("plan", KINDS.values(), ids=KINDS)
+def test_a_step_with_a_zero_gradient_is_not_a_step_sat_out(plan):
+    """Row 3: the authors' loss of 0 still lets Adam move on its moments."""
+    ends = []
+    for live in (True, False):
+        theta_NRP = numbers(0, 1, 1, P).requires_grad_()
+        optimiser = Optimiser(theta_NRP, plan)
+        optimiser.step(numbers(1, 1, 1, P), torch.tensor([[True]]), 0.1, 0.9)
+        before = theta_NRP.detach().clone()
+        optimiser.step(torch.zeros(1, 1, P, dtype=torch.float64), torch.tensor([[live]]), 0.1, 0.9)
+        ends.append(theta_NRP.detach() - before)
+    assert not ends[1].any()
+    coasts = plan.optimizer == "adam" or plan.momentum > 0 or plan.weight_decay > 0
+    assert bool(ends[0].all()) == coasts

@@ -1,0 +1,265 @@
+"""Every rule against the oracle, sample by sample; Table 1 by behaviour; runs that never look at each other."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch import Tensor
+
+from coteach import rules
+from coteach.fidelity import AUTHORS
+from coteach.methods import METHODS
+from coteach.plan import Plan
+from coteach.rules import Batch, Rule
+from coteach.schedules import keep_rate
+
+PLANS = [
+    Plan(warmup=3),
+    Plan(warmup=3, parallel_warmup=True),
+    Plan(warmup=3, fidelity=AUTHORS),
+]
+
+
+def every_rule() -> dict[str, Rule]:
+    """The rules of the module by name, and whatever else a method of the registry uses."""
+    found = {name: rule for name, rule in vars(rules).items() if isinstance(rule, Rule)}
+    for method in METHODS.values():
+        for plan in PLANS:
+            for phase in method.phases(plan):
+                if phase.rule not in found.values():
+                    found[f"{method.name}/{len(found)}"] = phase.rule
+    return found
+
+
+RULES = every_rule()
+KEEPS = [Fraction(0), Fraction(1, 1000), *(Fraction(k, 20) for k in range(1, 20)), Fraction(1)]
+LOSSES = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0, math.inf, math.nan]
+
+
+@st.composite
+def batches(draw, networks: int = 2) -> tuple[Batch, list[Fraction]]:
+    """A mini-batch with many ties: every sample has one class that stands out from equal others, or none."""
+    n_runs, n_samples, n_classes = (draw(st.integers(1, top)) for top in (3, 9, 3))
+    shape = (networks, n_runs, n_samples)
+    peak = draw(arrays(np.int64, shape, elements=st.integers(0, n_classes - 1)))
+    height = draw(arrays(np.float64, shape, elements=st.sampled_from([0.0, 1.0, 2.0, 3.0])))
+    loss = draw(arrays(np.float64, shape, elements=st.sampled_from(LOSSES)))
+    keep = draw(st.lists(st.sampled_from(KEEPS), min_size=n_runs, max_size=n_runs))
+    logits = torch.zeros(*shape, n_classes, dtype=torch.float64)
+    logits.scatter_(-1, torch.from_numpy(peak)[..., None], torch.from_numpy(height)[..., None])
+    batch = Batch(logits, torch.from_numpy(loss), as_keep(keep), round_up=draw(st.booleans()))
+    return batch, keep
+
+
+def as_keep(keep: list[Fraction]) -> Tensor:
+    return torch.tensor([[float(k)] for k in keep], dtype=torch.float64)
+
+
+def opinions(batch: Batch, run: int, keep: Fraction) -> oracle.Opinions:
+    return oracle.Opinions(
+        logits=batch.logits_NRBC[:, run].tolist(),
+        losses=batch.loss_NRB[:, run].tolist(),
+        keep=keep if batch.round_up else float(keep),
+        round_up=batch.round_up,
+    )
+
+
+def picks(picked_NRB: Tensor, run: int) -> list[list[int]]:
+    return [mask.nonzero().flatten().tolist() for mask in picked_NRB[:, run]]
+
+
+def compare(name: str, batch: Batch, keep: list[Fraction]) -> None:
+    picked_NRB = RULES[name](batch)
+    assert picked_NRB.dtype == torch.bool
+    assert picked_NRB.shape == batch.loss_NRB.shape
+    for run, share in enumerate(keep):
+        assert picks(picked_NRB, run) == oracle.RULES[name](opinions(batch, run, share)), (name, run)
+
+
+# ---- the oracle -----------------------------------------------------------------------------------------------
+
+
+def test_the_oracle_reads_every_rule_of_the_paper():
+    assert set(oracle.TABLE_1) | {"standard", "jocor"} == set(oracle.RULES)
+    assert set(oracle.RULES) <= set(RULES)
+
+
+@pytest.mark.parametrize("name", oracle.RULES)
+@given(drawn=batches())
+def test_rule_is_the_papers(name, drawn):
+    compare(name, *drawn)
+
+
+@pytest.mark.parametrize("name", ["standard", "mentornet"])
+@given(drawn=batches(networks=1))
+def test_rule_of_one_network_is_the_papers(name, drawn):
+    compare(name, *drawn)
+
+
+@pytest.mark.parametrize("agree", ["everywhere", "nowhere", "sometimes"])
+@pytest.mark.parametrize("n_samples", [1, 2, 7])
+@pytest.mark.parametrize("name", oracle.RULES)
+def test_rule_at_the_edges(name, n_samples, agree):
+    first = torch.arange(n_samples) % 2
+    second = {
+        "everywhere": first,
+        "nowhere": 1 - first,
+        "sometimes": torch.zeros(n_samples, dtype=torch.long),
+    }
+    logits = torch.nn.functional.one_hot(torch.stack([first, second[agree]])[:, None], 3).double()
+    tied = torch.ones(2, 1, n_samples, dtype=torch.float64)
+    undefined = tied.clone()
+    undefined[0, 0, 0] = math.nan
+    for loss in (tied, undefined, torch.full_like(tied, math.inf), torch.full_like(tied, math.nan)):
+        for keep in (Fraction(0), Fraction(1, 3), Fraction(1)):
+            compare(name, Batch(logits, loss, as_keep([keep]), round_up=True), [keep])
+            compare(name, Batch(logits, loss, as_keep([keep]), round_up=False), [keep])
+
+
+def test_the_share_to_keep_is_exact_for_every_noise_rate_in_hundredths():
+    """In float64 0.55 · 20 is a little above 11: rounded up carelessly, a twelfth sample would be kept."""
+    cells = [(tau, epoch) for tau in range(100) for epoch in range(1, 12)]
+    keep = torch.tensor([[keep_rate(epoch, tau / 100, 10)] for tau, epoch in cells], dtype=torch.float64)
+    exact = [1 - min(Fraction(epoch, 10), Fraction(1)) * Fraction(tau, 100) for tau, epoch in cells]
+    batch = Batch(torch.zeros(1, len(cells), 1, 2), torch.zeros(1, len(cells), 1), keep, round_up=True)
+    for n in (1, 2, 3, 7, 10, 16, 20, 50, 99, 100, 128, 500, 1000):
+        found = rules.rounded_share(batch, torch.full((1, len(cells), 1), n)).flatten().tolist()
+        assert found == [math.ceil(share * n) for share in exact]
+
+
+def test_rounding_down_is_the_authors_product_of_doubles():
+    for tau in range(100):
+        keep = 1 - tau / 100
+        keep_R1 = torch.tensor([[keep]], dtype=torch.float64)
+        batch = Batch(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1), keep_R1, round_up=False)
+        for n in (1, 3, 10, 20, 100, 128):
+            assert rules.rounded_share(batch, torch.tensor([[[n]]])).item() == int(keep * n)
+
+
+# ---- what holds for any rule, also one added tomorrow ---------------------------------------------------------
+
+
+@given(drawn=batches(), data=st.data())
+def test_runs_never_look_at_each_other(drawn, data):
+    """Permuting, repeating or leaving out other runs changes nothing."""
+    batch, keep = drawn
+    runs = data.draw(st.lists(st.integers(0, len(keep) - 1), min_size=1, max_size=4))
+    some = Batch(batch.logits_NRBC[:, runs], batch.loss_NRB[:, runs], batch.keep_R1[runs], batch.round_up)
+    for name, rule in RULES.items():
+        assert torch.equal(rule(some), rule(batch)[:, runs]), name
+        assert torch.equal(rule.without_candidates(some), rule.without_candidates(batch)[runs]), name
+        assert torch.equal(rule.without_share(some), rule.without_share(batch)[runs]), name
+
+
+@given(order=st.permutations(range(7)), seed=st.integers(0, 2**32), round_up=st.booleans())
+def test_the_order_in_the_batch_does_not_matter_without_ties(order, seed, round_up):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(2, 2, 7, 3, generator=generator, dtype=torch.float64)
+    loss = torch.rand(2, 2, 7, generator=generator, dtype=torch.float64)
+    batch = Batch(logits, loss, as_keep([Fraction(1, 2), Fraction(4, 5)]), round_up)
+    turned = replace(batch, logits_NRBC=logits[:, :, order], loss_NRB=loss[:, :, order])
+    for name, rule in RULES.items():
+        assert torch.equal(rule(turned), rule(batch)[:, :, order]), name
+
+
+@given(drawn=batches())
+def test_a_rule_is_pure(drawn):
+    batch, _ = drawn
+    before = batch.logits_NRBC.clone(), batch.loss_NRB.clone(), batch.keep_R1.clone()
+    for name, rule in RULES.items():
+        assert torch.equal(rule(batch), rule(batch)), name
+    after = batch.logits_NRBC, batch.loss_NRB, batch.keep_R1
+    assert all(torch.equal(a.nan_to_num(-1), b.nan_to_num(-1)) for a, b in zip(before, after, strict=True))
+
+
+@given(drawn=batches())
+def test_a_rule_says_when_it_has_nothing_to_choose(drawn):
+    batch, keep = drawn
+    for name in oracle.RULES:
+        for run, share in enumerate(keep):
+            o = opinions(batch, run, share)
+            by_disagreement = name in ("decoupling", "coteaching_plus")
+            candidates = oracle.disagreement(o) if by_disagreement else list(o.samples)
+            assert RULES[name].without_candidates(batch)[run].item() == (not candidates), name
+            if name != "cotraining":  # counts its shares by class
+                product = o.keep * len(candidates)
+                none = math.ceil(product) == 0 if batch.round_up else math.floor(product) == 0
+                starved = bool(candidates) and none and name not in ("standard", "decoupling")
+                assert RULES[name].without_share(batch)[run].item() == starved, name
+
+
+# ---- Table 1 of the paper, probed by behaviour ----------------------------------------------------------------
+
+
+def probe(loss_N: list[list[float]], prediction_N: list[list[int]], sureness_N: list[list[float]]) -> Batch:
+    """One run, two networks; half of the samples are to be kept."""
+    logits = (
+        torch.nn.functional.one_hot(torch.tensor(prediction_N), 2).double()
+        * torch.tensor(sureness_N)[..., None]
+    )
+    keep = torch.full((1, 1), 0.5, dtype=torch.float64)
+    return Batch(logits[:, None], torch.tensor(loss_N)[:, None].double(), keep)
+
+
+RISING, FALLING = [1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]
+ZEROS, ONES = [0, 0, 0, 0], [1, 1, 1, 1]
+
+
+def main_rule(name: str) -> Rule:
+    return METHODS[name].phases(Plan(warmup=3))[-1].rule
+
+
+@pytest.mark.parametrize("name", oracle.TABLE_1)
+def test_small_loss_column(name):
+    rule = main_rule(name)
+    one = rule(probe([RISING, RISING], [ZEROS, ONES], [RISING, RISING]))
+    other = rule(probe([FALLING, FALLING], [ZEROS, ONES], [RISING, RISING]))
+    assert (not torch.equal(one, other)) == oracle.TABLE_1[name][0]
+    if oracle.TABLE_1[name][0]:
+        assert one.all(0).flatten().tolist() == [True, True, False, False]
+        assert other.all(0).flatten().tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize("name", oracle.TABLE_1)
+def test_double_classifiers_column(name):
+    assert (METHODS[name].networks == 2) == oracle.TABLE_1[name][1]
+
+
+@pytest.mark.parametrize("name", oracle.TABLE_1)
+def test_cross_update_column(name):
+    """Only the first network changes its mind: with a cross update only the second learns from other samples."""
+    rule = main_rule(name)
+    before = rule(probe([RISING, RISING], [ZEROS, ONES], [RISING, RISING]))
+    after = rule(probe([FALLING, RISING], [ZEROS, ONES], [FALLING, RISING]))
+    changed = (before != after).any(-1).flatten().tolist()
+    cross = oracle.TABLE_1[name][2]
+    chooses = name != "decoupling"  # it takes all disagreement, whatever the networks think of it
+    assert changed == [chooses and not cross, cross]
+
+
+@pytest.mark.parametrize("name", oracle.TABLE_1)
+def test_divergence_column(name):
+    """Networks are kept apart by learning nothing where they agree, or by seeing different halves."""
+    learnt = main_rule(name)(probe([RISING, FALLING], [ZEROS, ZEROS], [RISING, FALLING])).any().item()
+    kept_apart = not learnt or METHODS[name].views
+    assert kept_apart == oracle.TABLE_1[name][3]
+
+
+@given(drawn=batches(), data=st.data())
+def test_a_networks_losses_matter_to_whom_it_hands_its_picks(drawn, data):
+    batch, _ = drawn
+    loss = batch.loss_NRB.clone()
+    shape = tuple(loss[0].shape)
+    loss[0] = torch.from_numpy(data.draw(arrays(np.float64, shape, elements=st.sampled_from(LOSSES))))
+    other = replace(batch, loss_NRB=loss)
+    for name, rule in RULES.items():
+        if rule.pick is not rules.small_joint_loss:
+            untouched = 0 if rule.cross else 1
+            assert torch.equal(rule(other)[untouched], rule(batch)[untouched]), name
