@@ -169,7 +169,7 @@ def _status(description: Description, data_dir: str | os.PathLike | None) -> Sta
         else:
             places.append(str(paths[0]))
     if missing:
-        note = f"missing: {', '.join(missing)}; to download: {description.download}"
+        note = f"missing: {', '.join(missing)}; download in all: {description.download}"
         return Status(
             description.name,
             None,

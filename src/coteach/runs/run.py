@@ -5,7 +5,8 @@ Experiments that differ only in noise, τ and seeds can run together, as one sta
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -26,6 +27,7 @@ from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment, differing_fields
 from coteach.train import Epoch, Problem, Training, fit
 
+SMALL_STEP = 2.5e8
 MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "tau", "seeds", "out"}
 
 log = logging.getLogger("coteach")
@@ -90,13 +92,15 @@ def run_together(
     draws = [draw_noise(experiment, dataset) for experiment in experiments]
     problem = make_problem(experiments, dataset, draws, device)
     build = network_builder(first, dataset)
-    build()  # a network that does not fit the data is told before a folder is made
+    parameters = sum(p.numel() for p in build().parameters())  # a network that does not fit the data fails here
+    method = METHODS[first.method]
+    threads = sensible_threads(parameters, method.networks * len(problem.seeds), plan)
     for note in notes:
         say(note)
 
     folders = [files.claim(experiment) for experiment in experiments]
     record = Record(experiments, folders, say)
-    with deterministic(first.deterministic):
+    with torch_set(threads, first.deterministic):
         started = time.perf_counter()
         for experiment, path, draw in zip(experiments, folders, draws, strict=True):
             draw.save(path / "noise.safetensors")
@@ -106,7 +110,7 @@ def run_together(
             record.write(epoch)
             on_epoch(epoch)
 
-        training = fit(problem, METHODS[first.method], plan, build, on_epoch=after)
+        training = fit(problem, method, plan, build, on_epoch=after)
         seconds = time.perf_counter() - started
     return record.results(draws, plan, device, training, seconds)
 
@@ -296,16 +300,20 @@ def chosen_device(name: str) -> str:
     return name
 
 
-class deterministic:
-    """The same bytes every time inside this block, where asked for; then as it was before."""
+def sensible_threads(parameters: int, networks: int, plan: Plan) -> int:
+    """One thread for small steps, where handing work out costs more than it saves, else all of torch's."""
+    arithmetic = 6 * parameters * networks * plan.batch_size  # forward and backward, in operations a step
+    return 1 if arithmetic < SMALL_STEP else torch.get_num_threads()
 
-    def __init__(self, wanted: bool):
-        self.wanted = wanted
 
-    def __enter__(self) -> None:
-        self.before = torch.are_deterministic_algorithms_enabled()
-        if self.wanted:
-            torch.use_deterministic_algorithms(True)
-
-    def __exit__(self, *exception: object) -> None:
-        torch.use_deterministic_algorithms(self.before)
+@contextmanager
+def torch_set(threads: int, deterministic: bool) -> Iterator[None]:
+    """torch's global settings inside the block; then as they were before."""
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(deterministic or before[1])
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.use_deterministic_algorithms(before[1])
