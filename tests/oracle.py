@@ -35,15 +35,18 @@ class Opinions:
 Picks = list[list[int]]
 
 
+def share(o: Opinions, n_candidates: int) -> int:
+    """Steps 5 and 6: the least number ≥ λ·n, or with the authors the greatest ≤ λ·n."""
+    return math.ceil(o.keep * n_candidates) if o.round_up else math.floor(o.keep * n_candidates)
+
+
 def how_many(o: Opinions, n_candidates: int) -> int:
-    """Steps 5 and 6: the least number ≥ λ·n; when that is none, all (appendix: "only disagreement-update")."""
-    exact = o.keep * n_candidates
-    number = math.ceil(exact) if o.round_up else math.floor(exact)
-    return number if number > 0 else n_candidates
+    """The appendix: where there are not enough to choose from, all ("only disagreement-update")."""
+    return share(o, n_candidates) or n_candidates
 
 
 def smallest(scores: list[float], candidates: list[int], number: int) -> list[int]:
-    """The candidates with the smallest scores; the earlier sample first when equal, an undefined score last."""
+    """The candidates with the smallest scores; of equal ones the earlier sample, an undefined score last."""
 
     def place(sample: int) -> tuple[bool, float, int]:
         undefined = math.isnan(scores[sample])
@@ -112,6 +115,17 @@ def surest_of_each_class(o: Opinions, network: int) -> list[int]:
 def log_softmax(scores: list[float], at: int) -> float:
     top = max(scores)
     return scores[at] - top - math.log(sum(math.exp(score - top) for score in scores))
+
+
+def candidates(rule: Callable[[Opinions], Picks], o: Opinions) -> list[int]:
+    """Step 4: among which samples a rule chooses."""
+    return disagreement(o) if rule in (decoupling, coteaching_plus) else list(o.samples)
+
+
+def nothing_kept(rule: Callable[[Opinions], Picks], o: Opinions) -> bool:
+    """Whether a rule that keeps a share of its candidates had to take them all, the share being none."""
+    n_candidates = len(candidates(rule, o))
+    return rule not in (standard, decoupling) and n_candidates > 0 and share(o, n_candidates) == 0
 
 
 RULES: dict[str, Callable[[Opinions], Picks]] = {

@@ -23,7 +23,9 @@ from coteach.plan import Plan
 from coteach.rules import Batch
 from coteach.train import Problem
 
-Losses = Callable[[list[Tensor], list[Tensor]], list[Tensor]]  # of every network: logits and targets to losses
+Losses = Callable[
+    [list[Tensor], list[Tensor]], list[Tensor]
+]  # of every network: logits and targets to losses
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Stage:
     own_labels: bool = False
     rescue: bool = False
     fresh: str | None = None  # start again, with the loss corrected by the "estimated" or the "known" matrix
+    nothing_kept: Callable[[oracle.Opinions], bool] | None = None  # the oracle knows it of its own rules
 
 
 # ---- the methods ----------------------------------------------------------------------------------------------
@@ -75,9 +78,16 @@ def stages(name: str, plan: Plan) -> list[Stage]:
                 Stage(range(begin + 1, plan.epochs + 1), oracle.cotraining, loss, own_labels=True),
             ]
         case "jocor":
-            return [Stage(every, oracle.jocor, joint(SAMPLE_LOSSES[plan.loss or "cross_entropy"], plan.joint_weight))]
+            return [
+                Stage(
+                    every, oracle.jocor, joint(SAMPLE_LOSSES[plan.loss or "cross_entropy"], plan.joint_weight)
+                )
+            ]
         case "f_correction":
-            return [Stage(every, oracle.standard, loss), Stage(every, oracle.standard, loss, fresh="estimated")]
+            return [
+                Stage(every, oracle.standard, loss),
+                Stage(every, oracle.standard, loss, fresh="estimated"),
+            ]
         case "f_correction_known":
             return [Stage(every, oracle.standard, loss, fresh="known")]
     return [taken_over(phase) for phase in METHODS[name].phases(plan)]
@@ -89,15 +99,22 @@ def taken_over(phase: Phase) -> Stage:
     def losses(logits: list[Tensor], targets: list[Tensor]) -> list[Tensor]:
         return list(phase.loss(torch.stack(logits)[:, None], torch.stack(targets)[:, None])[:, 0])
 
+    def batch(o: oracle.Opinions) -> Batch:
+        logits, losses = (torch.tensor(n, dtype=torch.float64)[:, None] for n in (o.logits, o.losses))
+        return Batch(logits, losses, torch.tensor([[float(o.keep)]], dtype=torch.float64), o.round_up)
+
     def rule(o: oracle.Opinions) -> oracle.Picks:
-        logits, losses = (torch.tensor(numbers, dtype=torch.float64)[:, None] for numbers in (o.logits, o.losses))
-        keep = torch.tensor([[float(o.keep)]], dtype=torch.float64)
-        return [mask.nonzero().flatten().tolist() for mask in phase.rule(Batch(logits, losses, keep, o.round_up))[:, 0]]
+        return [mask.nonzero().flatten().tolist() for mask in phase.rule(batch(o))[:, 0]]
+
+    def nothing_kept(o: oracle.Opinions) -> bool:
+        return bool(phase.rule.without_share(batch(o)))
 
     def weight(n_picked: int, n_batch: int) -> float:
         return phase.weigh(torch.arange(n_batch)[None, None] < n_picked).max().item()
 
-    return Stage(phase.epochs, rule, losses, weight, phase.own_labels, phase.rescue, phase.transition)
+    return Stage(
+        phase.epochs, rule, losses, weight, phase.own_labels, phase.rescue, phase.transition, nothing_kept
+    )
 
 
 # ---- losses of samples: logits_BC, target_B -------------------------------------------------------------------
@@ -223,7 +240,9 @@ class Diary:
             self.events[event] = self.events.get(event, 0) + times
 
 
-def new_pair(name: str, problem: Problem, run: int, plan: Plan, build: Callable[[], nn.Module], generation: int) -> Pair:
+def new_pair(
+    name: str, problem: Problem, run: int, plan: Plan, build: Callable[[], nn.Module], generation: int
+) -> Pair:
     method = METHODS[name]
     stack = Stack(build, [problem.seeds[run]], method.networks, dtype=torch.float64, generation=generation)
     networks = [stack.network(n, 0).train() for n in range(method.networks)]
@@ -316,6 +335,10 @@ def train_step(
 
     diary.n_steps += 1
     diary.happened("no_disagreement", int(nothing_picked))
+    starved = (
+        stage.nothing_kept(opinions) if stage.nothing_kept else oracle.nothing_kept(stage.rule, opinions)
+    )
+    diary.happened("nothing_kept", int(starved))
     diary.shares_of_disagreement.append(len(oracle.disagreement(opinions)) / len(index))
     diary.n_clean += sum(clean) * len(networks)
     for n in networks:

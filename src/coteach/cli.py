@@ -19,7 +19,7 @@ class Demo:
 
     out: Path | None = None
     """Folder to write; must be new or empty. [default: runs/demo, numbered if taken]"""
-    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    seeds: tuple[int, ...] = (1, 2, 3)
     """Seeds of the networks and of the batches, one run each."""
     epochs: int | None = None
     """Epochs. [default: 60]"""

@@ -12,7 +12,10 @@ from coteach.names import nearest
 SWITCHES = {
     "softmax_twice": (1, "Co-teaching+'s loss after the warm-up is cross-entropy of the softmax outputs"),
     "divided_twice": (2, "Co-teaching+'s mean loss is divided once more by the number of samples kept"),
-    "rescue": (3, "no disagreement: learn from the whole batch while epoch × step < 5000, then coast on Adam's moments"),
+    "rescue": (
+        3,
+        "no disagreement: learn from the whole batch while epoch × step < 5000, then coast on Adam's moments",
+    ),
     "floor": (4, "the number of samples to keep is rounded down, not up"),
     "ramp_from_zero": (5, "λ's ramp is e/(E_k - 1), not e/E_k"),
     "epoch_short": (6, "one epoch less is trained where the number of epochs is not given (199 of 200)"),
@@ -55,7 +58,9 @@ def parse(text: str) -> Fidelity:
     """`paper`, `authors`, or one of them with switches added or taken away: `paper+floor-rescue`."""
     base, *turns = re.split(r"(?=[+-])", text.strip())
     if base not in ("paper", "authors"):
-        raise ValueError(f"fidelity {text!r} must begin with 'paper' or 'authors': for instance paper+softmax_twice.")
+        raise ValueError(
+            f"fidelity {text!r} must begin with 'paper' or 'authors': for instance paper+softmax_twice."
+        )
     on = set(AUTHORS.on if base == "authors" else PAPER.on)
     for turn in turns:
         name = turn[1:].strip()

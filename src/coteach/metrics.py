@@ -96,7 +96,9 @@ def evaluate(
             variation_R += (p_NRBC[0] - p_NRBC[-1]).abs().sum((-2, -1)).double() / 2
             seen_NRC += torch.nn.functional.one_hot(prediction_NRB, p_NRBC.shape[-1]).sum(-2)
     one_class_R = ((seen_NRC > 0).sum(-1) == 1).sum(0)
-    rows = zip(right_NR.T.tolist(), ensemble_R.tolist(), variation_R.tolist(), one_class_R.tolist(), strict=True)
+    rows = zip(
+        right_NR.T.tolist(), ensemble_R.tolist(), variation_R.tolist(), one_class_R.tolist(), strict=True
+    )
     return [
         {
             "test_accuracy": [n / len(y_M) for n in right],

@@ -117,7 +117,7 @@ class Rule:
 standard = Rule(        everything,   all_of,           cross=False)  # fmt: skip
 decoupling = Rule(      disagreement, all_of,           cross=False)  # fmt: skip
 mentornet = Rule(       everything,   small_loss,       cross=False)  # fmt: skip
-coteaching = Rule(      everything,   small_loss,       cross=True)   # fmt: skip
-coteaching_plus = Rule( disagreement, small_loss,       cross=True)   # fmt: skip
-cotraining = Rule(      everything,   most_confident,   cross=True)   # fmt: skip
+coteaching = Rule(      everything,   small_loss,       cross=True)  # fmt: skip
+coteaching_plus = Rule( disagreement, small_loss,       cross=True)  # fmt: skip
+cotraining = Rule(      everything,   most_confident,   cross=True)  # fmt: skip
 jocor = Rule(           everything,   small_joint_loss, cross=False)  # fmt: skip

@@ -111,7 +111,9 @@ def fit(
         if phase.transition:
             known = phase.transition == "known"
             matrix_RCC = problem.matrix_RCC if known else estimated_transition(training)
-            phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC.to(problem.x_M.device, dtype)))
+            phase = replace(
+                phase, loss=forward_corrected(phase.loss, matrix_RCC.to(problem.x_M.device, dtype))
+            )
             training = start(problem, method, plan, build, dtype, batched, generation=position)
         preliminary = any(later.transition for later in phases[position + 1 :])
         for epoch in phase.epochs:
@@ -150,7 +152,9 @@ def measure(training: Training, tally: Tally, epoch: int) -> list[dict]:
     n_test = len(problem.y_test)
     if plan.fidelity.whole_test_batches and n_test > plan.batch_size:
         n_test -= n_test % plan.batch_size
-    scores = evaluate(training.stack, problem.x_test[:n_test], problem.y_test[:n_test], training.view, problem.augment)
+    scores = evaluate(
+        training.stack, problem.x_test[:n_test], problem.y_test[:n_test], training.view, problem.augment
+    )
     sums = tally.rows(len(training.stack.theta_NRP))
     return [
         {"seed": seed, "epoch": epoch, **score, **row, "keep_rate": plan.keep_rate(epoch, tau)}

@@ -1,17 +1,18 @@
-"""`coteach demo`: all methods on scikit-learn's digits, two noises, several seeds, in about a minute."""
+"""`coteach demo`: all methods on scikit-learn's digits, two noises, several seeds."""
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.table import Table
 
-from coteach import data
 from coteach.names import METHODS
 from coteach.report.figures import Curves, curves
-from coteach.report.terminal import console, epoch_bar, progress_bars
+from coteach.report.terminal import console, n_epochs, progress_bars, progress_note
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
-from coteach.runs.run import Result, run_together
+from coteach.runs.parallel import Send, in_processes
+from coteach.runs.run import run_together
 
 NOISES = {"pair 45 %": ("pair", 0.45), "symmetric 50 %": ("symmetric", 0.5)}
 VARIANTS = {name: Experiment(method=name) for name in METHODS} | {
@@ -20,57 +21,113 @@ VARIANTS = {name: Experiment(method=name) for name in METHODS} | {
 }
 
 
+@dataclass(frozen=True)
+class Variant:
+    """One line of the table: a method under each noise, trained together."""
+
+    label: str
+    experiments: tuple[Experiment, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a run left in its folder."""
+
+    rows: list[dict]
+    summary: dict
+
+
 def demo_command(seeds: tuple[int, ...], epochs: int | None, out: Path | None) -> None:
+    for variant in variants(seeds, epochs, Path()):
+        variant.experiments[0].check()
     out = files.claim_folder(out, Path("runs/demo"))
-    dataset = data.load("digits")
-    results: dict[str, list[Result]] = {}
+    todo = variants(seeds, epochs, out)
+    console.print(
+        f"{len(todo)} methods, {len(NOISES)} noises, {len(seeds)} seeds each; about a minute on two cores"
+    )
     notes: dict[str, str] = {}
     with progress_bars() as progress:
-        whole = progress.add_task("all methods", total=len(VARIANTS), note="")
-        for label, variant in VARIANTS.items():
-            experiments = [
-                replace(
-                    variant, noise=kind, rate=rate, seeds=seeds, epochs=epochs, device="cpu",
-                    out=out / label.replace(", ", "-") / f"{kind}-{rate:g}",
-                )  # fmt: skip
-                for kind, rate in NOISES.values()
-            ]
-            task, advance = epoch_bar(progress, label, experiments[0])
-            results[label] = run_together(
-                experiments, dataset, say=lambda line, label=label: notes.setdefault(line, label), on_epoch=advance
-            )
-            progress.remove_task(task)
+        whole = progress.add_task("all methods", total=sum(n_epochs(v.experiments[0]) for v in todo), note="")
+        bars = {}
+
+        def show(message: tuple[str, str, str]) -> None:
+            kind, label, text = message
+            if kind == "note":
+                notes.setdefault(text, label)
+                return
+            if label not in bars:
+                total = n_epochs(next(v for v in todo if v.label == label).experiments[0])
+                bars[label] = progress.add_task(label, total=total, note="")
+            progress.update(bars[label], advance=1, note=text)
             progress.advance(whole)
-    console.print(table(results, len(seeds)))
-    for line, label in notes.items():
-        console.print(f"[dim]{label}: {line}[/dim]")
+
+        for variant in in_processes(train, todo, show):
+            progress.remove_task(bars.pop(variant.label))
+    cells = {v.label: [read(e.out) for e in v.experiments if e.out] for v in todo}
+    console.print(table(cells, len(seeds)))
+    for text, label in notes.items():
+        console.print(f"[dim]note, {label}: {text}[/dim]")
     figure = [out / "demo.png", out / "demo.svg"]
-    curves(panels(results), figure, f"scikit-learn digits, MLP 64-256-10, {len(seeds)} seeds, band: ± 1 standard deviation")
+    curves(
+        {noise: {label: row[i].rows for label, row in cells.items()} for i, noise in enumerate(NOISES)},
+        figure,
+        f"scikit-learn's digits, MLP 64-256-10, mean of {len(seeds)} seeds, band: ± 1 standard deviation",
+    )
     console.print(f"figure: {figure[0]}", soft_wrap=True)
     console.print(f"everything: {out}", soft_wrap=True)
 
 
-def table(results: dict[str, list[Result]], n_seeds: int) -> Table:
+def variants(seeds: tuple[int, ...], epochs: int | None, out: Path) -> list[Variant]:
+    return [
+        Variant(
+            label,
+            tuple(
+                replace(
+                    base,
+                    noise=kind,
+                    rate=rate,
+                    seeds=seeds,
+                    epochs=epochs,
+                    device="cpu",
+                    out=out / label.replace(", ", "-") / f"{kind}-{rate:g}",
+                )
+                for kind, rate in NOISES.values()
+            ),
+        )
+        for label, base in VARIANTS.items()
+    ]
+
+
+def train(variant: Variant, send: Send) -> None:
+    """In a process of its own."""
+    run_together(
+        list(variant.experiments),
+        say=lambda line: send(("note", variant.label, line)),
+        on_epoch=lambda epoch: send(("epoch", variant.label, progress_note(epoch))),
+    )
+
+
+def read(folder: Path) -> Cell:
+    return Cell(
+        files.read_rows(folder / "metrics.jsonl"), json.loads((folder / "summary.json").read_text("utf-8"))
+    )
+
+
+def table(cells: dict[str, list[Cell]], n_seeds: int) -> Table:
     grid = Table(
-        title=f"digits: test accuracy, mean of both networks over the last ten epochs ± std over {n_seeds} seeds; "
-        "and the share of right labels among those learnt from",
+        title=f"digits: test accuracy (%) over the last ten epochs, mean ± std of {n_seeds} seeds,\n"
+        "and label precision: the share (%) of right labels among those learnt from",
         title_justify="left",
     )
     grid.add_column("method", no_wrap=True)
     for noise in NOISES:
-        grid.add_column(noise, justify="right")
-        grid.add_column("label precision", justify="right")
-    for label, cells in results.items():
-        row = [label]
-        for cell in cells:
+        grid.add_column(noise, justify="right", no_wrap=True)
+        grid.add_column("prec.", justify="right", no_wrap=True)
+    for label, row in cells.items():
+        texts = [label]
+        for cell in row:
             s = cell.summary
-            row.append(f"{s['mean']:.1f}" + ("" if s["std"] is None else f" ± {s['std']:.1f}"))
-            row.append("–" if s["label_precision"] is None else f"{s['label_precision']:.1f}")
-        grid.add_row(*row)
+            texts.append(f"{s['mean']:.1f}" + ("" if s["std"] is None else f" ± {s['std']:.1f}"))
+            texts.append("–" if s["label_precision"] is None else f"{s['label_precision']:.0f}")
+        grid.add_row(*texts)
     return grid
-
-
-def panels(results: dict[str, list[Result]]) -> Curves:
-    return {
-        noise: {label: cells[i].rows for label, cells in results.items()} for i, noise in enumerate(NOISES)
-    }

@@ -20,7 +20,13 @@ def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
 
     labels = list(next(iter(panels.values())))
     figure, axes = plt.subplots(
-        2, len(panels), figsize=(4.6 * len(panels), 6.4), sharex=True, sharey="row", squeeze=False, layout="constrained"
+        2,
+        len(panels),
+        figsize=(4.6 * len(panels), 6.4),
+        sharex=True,
+        sharey="row",
+        squeeze=False,
+        layout="constrained",
     )
     for column, (panel, by_label) in enumerate(panels.items()):
         for i, label in enumerate(labels):
@@ -41,7 +47,9 @@ def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
     axes[0, 0].set_ylabel("test accuracy (%)")
     axes[1, 0].set_ylabel("label precision (%)")
     handles, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=min(len(names), 4), frameon=False, fontsize=9)
+    figure.legend(
+        handles, names, loc="outside upper center", ncols=min(len(names), 4), frameon=False, fontsize=9
+    )
     if title:
         figure.supxlabel(title, fontsize=8, color="#555555")
     for path in paths:

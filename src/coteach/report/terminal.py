@@ -1,12 +1,18 @@
 """The terminal's side of `coteach run` and `coteach data`: progress, one table, where things were written."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from coteach.methods import METHODS
@@ -32,24 +38,25 @@ def progress_bars() -> Iterator[Progress]:
         yield progress
 
 
-def epoch_bar(progress: Progress, description: str, experiment: Experiment) -> tuple[Any, Callable[[Epoch], None]]:
-    """A bar over the epochs of one training, its note the accuracy of the last epoch."""
-    plan = experiment.plan()
-    total = sum(len(phase.epochs) for phase in METHODS[experiment.method].phases(plan))
-    task = progress.add_task(description, total=total, note="")
+def n_epochs(experiment: Experiment) -> int:
+    """Of all phases, a preliminary training included."""
+    return sum(len(phase.epochs) for phase in METHODS[experiment.method].phases(experiment.plan()))
 
-    def advance(epoch: Epoch) -> None:
-        accuracies = [a for row in epoch.rows for a in row["test_accuracy"]]
-        stage = "estimating, " if epoch.preliminary else ""
-        progress.update(task, advance=1, note=f"{stage}accuracy {100 * sum(accuracies) / len(accuracies):.1f} %")
 
-    return task, advance
+def progress_note(epoch: Epoch) -> str:
+    accuracies = [a for row in epoch.rows for a in row["test_accuracy"]]
+    stage = "estimating, " if epoch.preliminary else ""
+    return f"{stage}accuracy {100 * sum(accuracies) / len(accuracies):.1f} %"
 
 
 def run_command(experiment: Experiment) -> None:
     with progress_bars() as progress:
-        _, advance = epoch_bar(progress, experiment.method, experiment)
-        result = run(experiment, say=lambda line: progress.console.print(f"note: {line}"), on_epoch=advance)
+        task = progress.add_task(experiment.method, total=n_epochs(experiment), note="")
+        result = run(
+            experiment,
+            say=lambda line: progress.console.print(f"note: {line}"),
+            on_epoch=lambda epoch: progress.update(task, advance=1, note=progress_note(epoch)),
+        )
     console.print(summary_table(result))
     console.print(f"written to {result.folder}", soft_wrap=True)
 

@@ -49,7 +49,7 @@ class Experiment:
     """Seeds of the networks and of the batches, one run each."""
     epochs: Annotated[int | None, flag("N", "the data set's, 200 in the paper")] = None
     """Epochs."""
-    batch_size: Annotated[int | None, flag("N", "128; 64 for digits")] = None
+    batch_size: Annotated[int | None, flag("N", "128; 32 for digits")] = None
     """Samples of a mini-batch."""
     warmup: Annotated[int | None, flag("N", "the data set's in the paper's appendix")] = None
     """Epochs before disagreement counts."""
@@ -61,7 +61,7 @@ class Experiment:
     """Network."""
     optimizer: Annotated[Literal["adam", "sgd"] | None, flag("{adam,sgd}", "adam; sgd for openset-…")] = None
     """Optimiser."""
-    lr: Annotated[float | None, flag("X", "0.001; 0.01 for openset-…")] = None
+    lr: Annotated[float | None, flag("X", "0.001; 0.003 for digits, 0.01 for openset-…")] = None
     """Learning rate at the start."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
@@ -85,7 +85,9 @@ class Experiment:
         for name in ("rate", "tau"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
-                raise ValueError(f"{name} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %.")
+                raise ValueError(
+                    f"{name} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %."
+                )
         for name in ("epochs", "batch_size", "ramp"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -97,7 +99,9 @@ class Experiment:
         if not self.seeds:
             raise ValueError("there are no seeds: give at least one, such as --seeds 1.")
         if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"the seeds {self.seeds} repeat, and equal seeds give equal runs: give each only once.")
+            raise ValueError(
+                f"the seeds {self.seeds} repeat, and equal seeds give equal runs: give each only once."
+            )
         if (self.noise == "matrix") != (self.matrix is not None):
             raise ValueError("noise matrix and a matrix file go together: give both, or neither.")
         self.plan()
@@ -146,7 +150,9 @@ class Experiment:
         if fidelity.warmup_short and self.warmup is None:
             plan = replace(plan, warmup=max(plan.warmup - 1, 0))
         if plan.ramp > epochs and self.ramp is not None:
-            raise ValueError(f"ramp is {self.ramp} but there are only {epochs} epochs: give a ramp of at most {epochs}.")
+            raise ValueError(
+                f"ramp is {self.ramp} but there are only {epochs} epochs: give a ramp of at most {epochs}."
+            )
         if plan.warmup >= epochs and self.warmup:
             raise ValueError(
                 f"a warm-up of {self.warmup} leaves none of the {epochs} epochs: give at most {epochs - 1}, or more epochs."
@@ -156,7 +162,9 @@ class Experiment:
         for name, most in limits.items():
             value = getattr(plan, name)
             if value > most:
-                fitted = max(1, round(value * epochs / recipe.epochs)) if name != "warmup" or epochs > 1 else 0
+                fitted = (
+                    max(1, round(value * epochs / recipe.epochs)) if name != "warmup" or epochs > 1 else 0
+                )
                 plan = replace(plan, **{name: fitted})
                 if not (name == "decay_start" and plan.milestones):
                     notes.append(f"{name} shrinks from {value} to {fitted}, to fit {epochs} epochs")

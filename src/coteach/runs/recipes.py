@@ -30,11 +30,12 @@ OPENSET_PLAN = {
 
 
 def recipe(dataset: str, fidelity: Fidelity) -> Recipe:
-    """The paper's set-up and appendix; the digits, which it does not use, get small batches for a small set."""
+    """The paper's set-up and appendix; the digits, which it does not use, are few: small batches and a faster
+    rate let the standard network memorise wrong labels, as it does on the paper's data."""
     f = fidelity
     cnn7 = "cnn7" if f.narrow_cnn7 else "cnn7_printed"
     if dataset == "digits":
-        return Recipe("mlp", epochs=60, plan={"batch_size": 64, "decay_start": 24})
+        return Recipe("mlp", epochs=60, plan={"batch_size": 32, "lr": 0.003, "decay_start": 24})
     if dataset == "cifar10":
         return Recipe("small_cnn", plan={"warmup": 20})
     if dataset == "cifar100":
@@ -52,4 +53,6 @@ def recipe(dataset: str, fidelity: Fidelity) -> Recipe:
         return Recipe(cnn7, epochs=100, plan=OPENSET_PLAN, data=style, own_noise=0.4)
     if dataset in ("mnist", "fashion-mnist"):
         return Recipe("mlp")
-    raise ValueError(f"there is no recipe for the data set {dataset!r}: give network=… and epochs=… yourself.")
+    raise ValueError(
+        f"there is no recipe for the data set {dataset!r}: give network=… and epochs=… yourself."
+    )

@@ -27,7 +27,7 @@ from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment, differing_fields
 from coteach.train import Epoch, Problem, Training, fit
 
-SMALL_STEP = 2.5e8
+SMALL_STEP = 2e9
 MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "tau", "seeds", "out"}
 
 log = logging.getLogger("coteach")
@@ -77,7 +77,9 @@ def run_together(
     for experiment in experiments:
         experiment.check()
         if differing := differing_fields(first, experiment) - MAY_DIFFER:
-            raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
+            raise ValueError(
+                f"experiments that run together must have the same {', '.join(sorted(differing))}."
+            )
     plan, notes = first.plan_and_notes()
     device = chosen_device(first.device)
     if dataset is None:
@@ -91,8 +93,10 @@ def run_together(
         )
     draws = [draw_noise(experiment, dataset) for experiment in experiments]
     problem = make_problem(experiments, dataset, draws, device)
-    build = network_builder(first, dataset)
-    parameters = sum(p.numel() for p in build().parameters())  # a network that does not fit the data fails here
+    build = network_builder(first, dataset, device)
+    parameters = sum(
+        p.numel() for p in build().parameters()
+    )  # a network that does not fit the data fails here
     method = METHODS[first.method]
     threads = sensible_threads(parameters, method.networks * len(problem.seeds), plan)
     for note in notes:
@@ -145,7 +149,9 @@ class Record:
         self, draws: list[noise.Noise], plan: Plan, device: str, training: Training, seconds: float
     ) -> list[Result]:
         results = []
-        for experiment, path, rows, draw in zip(self.experiments, self.folders, self.rows, draws, strict=True):
+        for experiment, path, rows, draw in zip(
+            self.experiments, self.folders, self.rows, draws, strict=True
+        ):
             summary = summarise(experiment, plan, rows, draw, device, seconds)
             files.write_summary(path, summary)
             results.append(Result(path, rows, summary, training.stack))
@@ -194,7 +200,11 @@ def summarise(
 
 def config(experiment: Experiment, plan: Plan, device: str, problem: Problem) -> dict[str, Any]:
     """Everything that decides the result, with the choices that were made for the user."""
-    chosen = asdict(plan) | {"fidelity": str(plan.fidelity), "network": experiment.network_name, "device": device}
+    chosen = asdict(plan) | {
+        "fidelity": str(plan.fidelity),
+        "network": experiment.network_name,
+        "device": device,
+    }
     return {
         "experiment": files.described(experiment),
         "plan": chosen,
@@ -261,9 +271,9 @@ def make_problem(
     runs = [(e, draw, seed) for e, draw in zip(experiments, draws, strict=True) for seed in e.seeds]
     augment = experiments[0].recipe.augment
     return Problem(
-        x_M=dataset.x_train.to(device),
+        x_M=as_stored(dataset.x_train, experiments[0], dataset, device),
         y_RM=torch.from_numpy(np.stack([draw.labels for _, draw, _ in runs])).to(device),
-        x_test=dataset.x_test.to(device),
+        x_test=as_stored(dataset.x_test, experiments[0], dataset, device),
         y_test=dataset.y_test.to(device),
         n_classes=dataset.n_classes,
         noise_rates=[e.tau if e.tau is not None else draw.nominal_rate for e, draw, _ in runs],
@@ -274,7 +284,18 @@ def make_problem(
     )
 
 
-def network_builder(experiment: Experiment, dataset: Dataset) -> Callable[[], torch.nn.Module]:
+def as_stored(x: torch.Tensor, experiment: Experiment, dataset: Dataset, device: str) -> torch.Tensor:
+    """Samples on the device; documents already pooled, since their word vectors never change."""
+    if not experiment.network_name.startswith("news") or dataset.vectors is None:
+        return x.to(device)
+    from coteach.networks.news import pool
+
+    pooling = "flat" if experiment.network_name == "news_flat" else "words"
+    return torch.cat([pool(tokens, dataset.vectors, pooling) for tokens in x.split(256)]).to(device)
+
+
+def network_builder(experiment: Experiment, dataset: Dataset, device: str) -> Callable[[], torch.nn.Module]:
+    vectors = None if dataset.vectors is None else dataset.vectors.to(device)
     shape = tuple(dataset.x_train.shape[1:])
     augment = experiment.recipe.augment
     if augment:
@@ -282,7 +303,7 @@ def network_builder(experiment: Experiment, dataset: Dataset) -> Callable[[], to
 
     def build() -> torch.nn.Module:
         return networks.build(
-            experiment.network_name, shape=shape, n_classes=dataset.n_classes, vectors=dataset.vectors
+            experiment.network_name, shape=shape, n_classes=dataset.n_classes, vectors=vectors
         )
 
     return build
