@@ -100,9 +100,7 @@ def _boxes(u_RBK: Tensor, image_height: int, image_width: int) -> tuple[Tensor, 
     aspect_RBT = (log_low + (log_high - log_low) * u_RBK[..., TRIES : 2 * TRIES]).exp()
     height_RBT = (area_RBT / aspect_RBT).sqrt().round()
     width_RBT = (area_RBT * aspect_RBT).sqrt().round()
-    fits_RBT = (
-        (height_RBT >= 1) & (height_RBT <= image_height) & (width_RBT >= 1) & (width_RBT <= image_width)
-    )
+    fits_RBT = (height_RBT >= 1) & (height_RBT <= image_height) & (width_RBT >= 1) & (width_RBT <= image_width)
 
     first_RB1 = fits_RBT.to(torch.uint8).argmax(-1, keepdim=True)
     found_RB = fits_RBT.any(-1)

@@ -35,8 +35,7 @@ def check_labels(y: Any, n_classes: int | None = None) -> np.ndarray:
     if wrong.any():
         position = int(wrong.argmax())
         raise ValueError(
-            f"labels must be integers from 0 to {top}; "
-            f"found {labels[position]} at position {position}: {ENCODE}"
+            f"labels must be integers from 0 to {top}; found {labels[position]} at position {position}: {ENCODE}"
         )
     return integers
 
@@ -44,9 +43,7 @@ def check_labels(y: Any, n_classes: int | None = None) -> np.ndarray:
 def check_same_length(x: Any, y: Any, what: str = "") -> None:
     """Raise a ValueError unless there is one label per sample; `what` names the set, for instance "test "."""
     if len(x) != len(y):
-        raise ValueError(
-            f"{len(x)} {what}samples but {len(y)} {what}labels: hand in exactly one label per sample"
-        )
+        raise ValueError(f"{len(x)} {what}samples but {len(y)} {what}labels: hand in exactly one label per sample")
 
 
 def _as_array(y: Any) -> np.ndarray:
@@ -70,9 +67,7 @@ def _not_integers(labels: np.ndarray, top: str) -> str:
             )
     for position, label in enumerate(values):
         if not isinstance(label, int) and not (isinstance(label, float) and label.is_integer()):
-            return (
-                f"labels must be integers from 0 to {top}; found {label!r} at position {position}: {ENCODE}"
-            )
+            return f"labels must be integers from 0 to {top}; found {label!r} at position {position}: {ENCODE}"
     return (
         f"labels must be integers from 0 to {top}, and these are stored as {labels.dtype}: "
         "convert them first, for instance with labels.astype('int64')"

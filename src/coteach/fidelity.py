@@ -7,7 +7,7 @@ A fidelity is written as one word: `paper` has every switch off, `authors` every
 import re
 from dataclasses import dataclass
 
-from coteach.names import nearest
+from coteach.names import check_name
 
 SWITCHES = {
     "softmax_twice": (1, "Co-teaching+'s loss after the warm-up is cross-entropy of the softmax outputs"),
@@ -64,9 +64,6 @@ def parse(text: str) -> Fidelity:
     on = set(AUTHORS.on if base == "authors" else PAPER.on)
     for turn in turns:
         name = turn[1:].strip()
-        if name not in SWITCHES:
-            raise ValueError(
-                f"fidelity has no switch {name!r}{nearest(name, SWITCHES)}; the switches are {', '.join(SWITCHES)}."
-            )
+        check_name("fidelity switch", name, SWITCHES)
         (on.add if turn[0] == "+" else on.discard)(name)
     return Fidelity(frozenset(on))

@@ -52,7 +52,7 @@ LOSSES: dict[str, Loss] = {
 
 
 def forward_corrected(loss: Loss, transition_RCC: Tensor) -> Loss:
-    """The loss of softmax(logits) · T: with cross-entropy, F-correction's -log((p·T)[y]) (Patrini et al., 2017)."""
+    """The loss of softmax(logits)·T: with cross-entropy F-correction's -log((p·T)[y]) (Patrini et al., 2017)."""
 
     def corrected(logits_NRBC: Tensor, target_NRB: Tensor) -> Tensor:
         noisy_p = logits_NRBC.softmax(-1) @ transition_RCC

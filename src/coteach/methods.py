@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from coteach import losses, rules
-from coteach.losses import LOSSES, Loss, cross_entropy
+from coteach.losses import LOSSES, Loss
 from coteach.plan import Plan
 from coteach.rules import Rule
 

@@ -1,6 +1,6 @@
 """What is measured in each epoch, on the device; one copy to the host when the epoch is over.
 
-N networks, R runs, B samples of a batch, C classes. A precision of nothing and a divergence of one network are None.
+N networks, R runs, B samples of a batch, C classes. What cannot be said, such as a precision of nothing, is None.
 """
 
 import torch
@@ -84,21 +84,23 @@ def evaluate(
     `total_variation` is ½Σ|p - q| between their softmax outputs, averaged over the test set.
     """
     networks, runs, _ = stack.theta_NRP.shape
-    right_NR = ensemble_R = variation_R = 0
-    seen_NRC = 0
+    pieces = []
     with stack.evaluating():
         for x_B, y_B in zip(x_M.split(chunk), y_M.split(chunk), strict=True):
             x_RB = test_input(x_B, stack.theta_NRP.dtype, augment, runs)
             p_NRBC = stack(view(x_RB, networks)).softmax(-1)
             prediction_NRB = p_NRBC.argmax(-1)
-            right_NR += (prediction_NRB == y_B).sum(-1)
-            ensemble_R += (p_NRBC.mean(0).argmax(-1) == y_B).sum(-1)
-            variation_R += (p_NRBC[0] - p_NRBC[-1]).abs().sum((-2, -1)).double() / 2
-            seen_NRC += torch.nn.functional.one_hot(prediction_NRB, p_NRBC.shape[-1]).sum(-2)
-    one_class_R = ((seen_NRC > 0).sum(-1) == 1).sum(0)
-    rows = zip(
-        right_NR.T.tolist(), ensemble_R.tolist(), variation_R.tolist(), one_class_R.tolist(), strict=True
-    )
+            pieces.append(
+                (
+                    (prediction_NRB == y_B).sum(-1),
+                    (p_NRBC.mean(0).argmax(-1) == y_B).sum(-1),
+                    (p_NRBC[0] - p_NRBC[-1]).abs().sum((-2, -1)).double() / 2,
+                    torch.nn.functional.one_hot(prediction_NRB, p_NRBC.shape[-1]).sum(-2),
+                )
+            )
+    right_NR, ensemble_R, variation_R, predicted_NRC = (torch.stack(p).sum(0) for p in zip(*pieces, strict=True))
+    one_class_R = ((predicted_NRC > 0).sum(-1) == 1).sum(0)
+    rows = zip(right_NR.T.tolist(), ensemble_R.tolist(), variation_R.tolist(), one_class_R.tolist(), strict=True)
     return [
         {
             "test_accuracy": [n / len(y_M) for n in right],

@@ -28,6 +28,4 @@ def check_name(what: str, name: str, names: Iterable[str]) -> None:
     """Raise a ValueError that names the nearest, and all there are."""
     names = tuple(names)
     if name not in names:
-        raise ValueError(
-            f"there is no {what} {name!r}{nearest(name, names)}: choose one of {', '.join(names)}."
-        )
+        raise ValueError(f"there is no {what} {name!r}{nearest(name, names)}: choose one of {', '.join(names)}.")

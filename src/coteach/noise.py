@@ -80,9 +80,7 @@ class Noise:
                 raise ValueError("its contents do not match their checksum")
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else error
-            raise ValueError(
-                f"{path} is not a sound noise file ({reason}): draw and save it again"
-            ) from error
+            raise ValueError(f"{path} is not a sound noise file ({reason}): draw and save it again") from error
         return noise
 
     def _checksum(self) -> str:
@@ -142,9 +140,7 @@ def check_matrix(matrix: Any) -> np.ndarray:
             f"the matrix must be C×C for C ≥ 2 classes, not of shape {matrix.shape}: give a row a class"
         )
     if not np.isfinite(matrix).all() or (matrix < 0).any():
-        raise ValueError(
-            "the matrix has a negative, infinite or missing entry: give probabilities from 0 to 1"
-        )
+        raise ValueError("the matrix has a negative, infinite or missing entry: give probabilities from 0 to 1")
     total = matrix.sum(1, keepdims=True)
     off = np.abs(total - 1).ravel()
     if off.max() > 1e-5:
@@ -280,9 +276,7 @@ def _nominal_matrix(kind: str, rate: Any, n_classes: Any, matrix: Any, superclas
         nominal = pair(n_classes, rate)
     elif kind == "none":
         if rate not in (None, 0):
-            raise ValueError(
-                f"noise 'none' flips no label but the rate is {rate}: set it to 0, or choose a kind"
-            )
+            raise ValueError(f"noise 'none' flips no label but the rate is {rate}: set it to 0, or choose a kind")
         nominal = np.eye(_check_n_classes(n_classes))
     else:
         nominal = symmetric(n_classes, rate)
@@ -379,9 +373,7 @@ def _random_state(seed: Any) -> np.random.RandomState:
 
 def _infer_classes(y: np.ndarray) -> int:
     if (y == y[0]).all():
-        raise ValueError(
-            f"all labels are {y[0]}, one class only: hand in two classes or more, or pass n_classes"
-        )
+        raise ValueError(f"all labels are {y[0]}, one class only: hand in two classes or more, or pass n_classes")
     return int(y.max()) + 1
 
 

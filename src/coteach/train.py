@@ -111,9 +111,8 @@ def fit(
         if phase.transition:
             known = phase.transition == "known"
             matrix_RCC = problem.matrix_RCC if known else estimated_transition(training)
-            phase = replace(
-                phase, loss=forward_corrected(phase.loss, matrix_RCC.to(problem.x_M.device, dtype))
-            )
+            assert matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
+            phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC.to(problem.x_M.device, dtype)))
             training = start(problem, method, plan, build, dtype, batched, generation=position)
         preliminary = any(later.transition for later in phases[position + 1 :])
         for epoch in phase.epochs:

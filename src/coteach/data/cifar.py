@@ -106,9 +106,7 @@ def _read(
             if name in missing:
                 n = layout.rows[name]
                 if size != n * (n_labels + PIXELS):
-                    raise damaged(
-                        path.parent / name, f"has {size:,} bytes instead of {n * (n_labels + PIXELS):,}"
-                    )
+                    raise damaged(path.parent / name, f"has {size:,} bytes instead of {n * (n_labels + PIXELS):,}")
                 part = slice(ends[name] - n, ends[name])
                 _fill(stream, labels[part], images[part].reshape(n, PIXELS))
                 missing.remove(name)

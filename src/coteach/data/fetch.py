@@ -93,9 +93,7 @@ def _download(file: File, folder: Path, by_hand: str, mirrors: tuple[str, ...] |
     urls = file.urls if mirrors is None else tuple(f"{mirror}/{file.name}" for mirror in mirrors)
     assert mirrors is not None or all(url.startswith("https://") for url in urls)
     if not urls:
-        raise ValueError(
-            f"{file.name} cannot be downloaded by a program: {by_hand}, and put it into {folder}"
-        )
+        raise ValueError(f"{file.name} cannot be downloaded by a program: {by_hand}, and put it into {folder}")
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     if not (folder.is_dir() and os.access(folder, os.W_OK)):

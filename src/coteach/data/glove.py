@@ -66,9 +66,7 @@ def _numbers(fields: list[bytes], path: Path, line: int) -> np.ndarray:
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     if not path.is_file():
-        raise ValueError(
-            f"there is no file of word vectors {path}: give the path of one in GloVe's text format"
-        )
+        raise ValueError(f"there is no file of word vectors {path}: give the path of one in GloVe's text format")
     try:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive, archive.open(MEMBER) as stream:

@@ -61,9 +61,7 @@ def load_openset_imagenet32(
 def _as_paper_does(name: str, inside: Dataset, outside_images: np.ndarray, rate: float, seed: int) -> Dataset:
     from coteach.noise import replace_images
 
-    images, replaced = replace_images(
-        inside.x_train.numpy(), outside_images, inside.y_train.numpy(), rate, seed
-    )
+    images, replaced = replace_images(inside.x_train.numpy(), outside_images, inside.y_train.numpy(), rate, seed)
     return replace(inside, name=name, x_train=torch.from_numpy(images), outside=torch.from_numpy(replaced))
 
 
@@ -76,6 +74,4 @@ def _as_inventors_do(inside: Dataset, outside_images: np.ndarray, rate: float, s
     x, y = inside.x_train.clone(), inside.y_train.clone()
     x[n - n_outside :] = torch.from_numpy(outside_images[chosen])
     y[n - n_outside :] = torch.arange(n_outside) * inside.n_classes // n_outside
-    return replace(
-        inside, name="openset-cifar100", x_train=x, y_train=y, outside=torch.arange(n) >= n - n_outside
-    )
+    return replace(inside, name="openset-cifar100", x_train=x, y_train=y, outside=torch.arange(n) >= n - n_outside)

@@ -138,9 +138,7 @@ SOURCES = {
         ("svhn", ".", "SVHN"),
     ),
     "imagenet32": Source(
-        _single(
-            "Imagenet32_train_npz.zip", "94226337ecc1b0309d9fcd0167127aaadc931587035fbcb53925235edbaec4fc"
-        ),
+        _single("Imagenet32_train_npz.zip", "94226337ecc1b0309d9fcd0167127aaadc931587035fbcb53925235edbaec4fc"),
         (".", "imagenet32", "Imagenet32_train_npz", "Imagenet32_train", "imagenet32/Imagenet32_train_npz"),
         unpacked=("train_data_batch_1.npz",),
         by_hand="ask for an account at https://image-net.org/download-images",

@@ -36,9 +36,7 @@ def load(data_dir: str | os.PathLike | None = None, classes: int | None = None) 
     with _opened(path) as files:
         listed = files.text("wnids.txt").split()
         if classes is not None and not 2 <= classes <= len(listed):
-            raise ValueError(
-                f"{path} lists {len(listed)} classes: choose from 2 to all of them, not {classes}"
-            )
+            raise ValueError(f"{path} lists {len(listed)} classes: choose from 2 to all of them, not {classes}")
         wnids = sorted(listed[:classes])
         x_train, y_train = _read_part(files, _train_images(files, wnids), len(wnids), "train")
         x_test, y_test = _read_part(files, _test_images(files, wnids), len(wnids), "val")
@@ -100,18 +98,14 @@ def _opened(path: Path) -> Iterator[_Folder]:
 
 
 def _train_images(files: _Folder, wnids: list[str]) -> list[tuple[str, int]]:
-    return [
-        (name, label) for label, wnid in enumerate(wnids) for name in files.images(f"train/{wnid}/images")
-    ]
+    return [(name, label) for label, wnid in enumerate(wnids) for name in files.images(f"train/{wnid}/images")]
 
 
 def _test_images(files: _Folder, wnids: list[str]) -> list[tuple[str, int]]:
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
     lines = (line.split("\t") for line in sorted(files.text("val/val_annotations.txt").splitlines()))
     return [
-        (f"val/images/{line[0]}", label_of[line[1]])
-        for line in lines
-        if len(line) > 1 and line[1] in label_of
+        (f"val/images/{line[0]}", label_of[line[1]]) for line in lines if len(line) > 1 and line[1] in label_of
     ]
 
 

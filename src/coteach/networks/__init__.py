@@ -31,9 +31,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(
-    name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = None, **options: Any
-) -> "nn.Module":
+def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = None, **options: Any) -> "nn.Module":
     """Build a network with torch's default initialisation.
 
     Parameters
@@ -57,13 +55,9 @@ def build(
         )
     reads_words = name in ("news", "news_flat")
     if reads_words and (vectors is None or len(shape) != 1):
-        raise ValueError(
-            f"{name} reads documents: give it token numbers of shape (n_tokens,) and word vectors"
-        )
+        raise ValueError(f"{name} reads documents: give it token numbers of shape (n_tokens,) and word vectors")
     if not reads_words and vectors is not None:
-        raise ValueError(
-            f"{name} cannot read documents: choose 'news' or 'news_flat', or give no word vectors"
-        )
+        raise ValueError(f"{name} cannot read documents: choose 'news' or 'news_flat', or give no word vectors")
 
     options = FORMS.get(name, {}) | options
     match name:

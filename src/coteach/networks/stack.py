@@ -55,9 +55,7 @@ class Stack:
         self.shapes = {name: p.shape for name, p in self.module.named_parameters()}
         shared = getattr(self.module, "shared_buffers", ())
         self.shared = {name: b for name, b in self.module.named_buffers() if name in shared}
-        self.theta_NRP = torch.stack(
-            [torch.stack([_flat(m) for m in row]) for row in modules]
-        ).requires_grad_()
+        self.theta_NRP = torch.stack([torch.stack([_flat(m) for m in row]) for row in modules]).requires_grad_()
         self.buffers = {
             name: torch.stack([torch.stack([dict(m.named_buffers())[name] for m in row]) for row in modules])
             for name, _ in self.module.named_buffers()
@@ -70,15 +68,11 @@ class Stack:
             params = self._split(self.theta_NRP)
             over_runs = vmap(self._one, randomness="different")
             return vmap(over_runs, randomness="different")(params, self.buffers, x_NRB)
-        theta = [
-            row.unbind() for row in self.theta_NRP.unbind()
-        ]  # unbind's gradient is one stack, not N·R sums
+        theta = [row.unbind() for row in self.theta_NRP.unbind()]  # unbind's gradient is one stack, not N·R sums
         rows = [
             torch.stack(
                 [
-                    self._one(
-                        self._split(theta_P), {k: b[n, r] for k, b in self.buffers.items()}, x_NRB[n, r]
-                    )
+                    self._one(self._split(theta_P), {k: b[n, r] for k, b in self.buffers.items()}, x_NRB[n, r])
                     for r, theta_P in enumerate(row)
                 ]
             )

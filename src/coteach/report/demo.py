@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from coteach.names import METHODS
-from coteach.report.figures import Curves, curves
+from coteach.report.figures import curves
 from coteach.report.terminal import console, n_epochs, progress_bars, progress_note
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment

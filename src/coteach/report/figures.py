@@ -1,5 +1,6 @@
 """Figures in the manner of the paper's: a panel for each noise, a line for each method, a band over the seeds."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +48,7 @@ def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
     axes[0, 0].set_ylabel("test accuracy (%)")
     axes[1, 0].set_ylabel("label precision (%)")
     handles, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(
-        handles, names, loc="outside upper center", ncols=min(len(names), 4), frameon=False, fontsize=9
-    )
+    figure.legend(handles, names, loc="outside upper center", ncols=min(len(names), 4), frameon=False, fontsize=9)
     if title:
         figure.supxlabel(title, fontsize=8, color="#555555")
     for path in paths:
@@ -65,7 +64,7 @@ def precision(row: dict) -> float:
     return np.nan if row["label_precision"] is None else 100 * row["label_precision"]
 
 
-def by_epoch(rows: list[dict], measure) -> tuple[list[int], np.ndarray]:
+def by_epoch(rows: list[dict], measure: Callable[[dict], float]) -> tuple[list[int], np.ndarray]:
     """The epochs, and the measure as an array of seeds × epochs."""
     seeds = sorted({row["seed"] for row in rows})
     epochs = sorted({row["epoch"] for row in rows})

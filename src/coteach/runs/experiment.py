@@ -138,37 +138,43 @@ class Experiment:
     def plan_and_notes(self) -> tuple[Plan, list[str]]:
         """The plan, and a sentence for each default that had to shrink to fit the epochs."""
         recipe, fidelity = self.recipe, self.parsed_fidelity
-        usual = Plan(fidelity=fidelity, **recipe.plan)
-        usual_epochs = recipe.epochs - fidelity.epoch_short
-        epochs = self.epochs or usual_epochs
+        epochs = self.epochs or recipe.epochs - fidelity.epoch_short
+        if self.ramp is not None and self.ramp > epochs:
+            raise ValueError(
+                f"ramp is {self.ramp} but there are only {epochs} epochs: give a ramp of at most {epochs}."
+            )
+        if self.warmup and self.warmup >= epochs:
+            raise ValueError(
+                f"a warm-up of {self.warmup} leaves none of the {epochs} epochs: give at most {epochs - 1}."
+            )
+        usual = Plan(fidelity=fidelity, epochs=epochs, **recipe.plan)
+        if fidelity.warmup_short:
+            usual = replace(usual, warmup=max(usual.warmup - 1, 0))
+        usual, notes = shrunk(usual, epochs / recipe.epochs)
         given: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("batch_size", "warmup", "ramp", "keep_type", "optimizer", "lr", "loss")
             if getattr(self, name) is not None
         }
-        plan = replace(usual, epochs=epochs, **given)
-        if fidelity.warmup_short and self.warmup is None:
-            plan = replace(plan, warmup=max(plan.warmup - 1, 0))
-        if plan.ramp > epochs and self.ramp is not None:
-            raise ValueError(
-                f"ramp is {self.ramp} but there are only {epochs} epochs: give a ramp of at most {epochs}."
-            )
-        if plan.warmup >= epochs and self.warmup:
-            raise ValueError(
-                f"a warm-up of {self.warmup} leaves none of the {epochs} epochs: give at most {epochs - 1}, or more epochs."
-            )
-        notes = []
-        limits = {"ramp": epochs, "warmup": epochs - 1, "decay_start": epochs - 1}
-        for name, most in limits.items():
-            value = getattr(plan, name)
-            if value > most:
-                fitted = (
-                    max(1, round(value * epochs / recipe.epochs)) if name != "warmup" or epochs > 1 else 0
-                )
-                plan = replace(plan, **{name: fitted})
-                if not (name == "decay_start" and plan.milestones):
-                    notes.append(f"{name} shrinks from {value} to {fitted}, to fit {epochs} epochs")
-        return plan, notes
+        return replace(usual, **given), [note for note in notes if note.split()[0] not in given]
+
+
+def shrunk(plan: Plan, share: float) -> tuple[Plan, list[str]]:
+    """A plan whose landmarks lie inside its epochs: those that do not are moved in proportion, and named."""
+    changes: dict[str, Any] = {}
+    if plan.milestones and plan.milestones[-1] >= plan.epochs:
+        changes["milestones"] = tuple(max(1, round(m * share)) for m in plan.milestones)
+    if not plan.milestones and plan.decay_start >= plan.epochs:
+        changes["decay_start"] = max(1, round(plan.decay_start * share))
+    if plan.ramp > plan.epochs:
+        changes["ramp"] = max(1, round(plan.ramp * share))
+    if plan.warmup >= plan.epochs:
+        changes["warmup"] = min(max(1, round(plan.warmup * share)), plan.epochs - 1)
+    notes = [
+        f"{name} shrinks from {getattr(plan, name)} to {value}, to fit {plan.epochs} epochs"
+        for name, value in changes.items()
+    ]
+    return replace(plan, **changes), notes
 
 
 def differing_fields(one: Experiment, other: Experiment) -> set[str]:

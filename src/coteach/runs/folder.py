@@ -91,8 +91,6 @@ def hardware(device: str) -> str:
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        models = [
-            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line
-        ]
+        models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
         name = models[0] if models else name
     return f"{name}, {os.cpu_count()} cores"

@@ -53,6 +53,4 @@ def recipe(dataset: str, fidelity: Fidelity) -> Recipe:
         return Recipe(cnn7, epochs=100, plan=OPENSET_PLAN, data=style, own_noise=0.4)
     if dataset in ("mnist", "fashion-mnist"):
         return Recipe("mlp")
-    raise ValueError(
-        f"there is no recipe for the data set {dataset!r}: give network=… and epochs=… yourself."
-    )
+    raise ValueError(f"there is no recipe for the data set {dataset!r}: give network=… and epochs=… yourself.")

@@ -77,9 +77,7 @@ def run_together(
     for experiment in experiments:
         experiment.check()
         if differing := differing_fields(first, experiment) - MAY_DIFFER:
-            raise ValueError(
-                f"experiments that run together must have the same {', '.join(sorted(differing))}."
-            )
+            raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
     plan, notes = first.plan_and_notes()
     device = chosen_device(first.device)
     if dataset is None:
@@ -94,9 +92,7 @@ def run_together(
     draws = [draw_noise(experiment, dataset) for experiment in experiments]
     problem = make_problem(experiments, dataset, draws, device)
     build = network_builder(first, dataset, device)
-    parameters = sum(
-        p.numel() for p in build().parameters()
-    )  # a network that does not fit the data fails here
+    parameters = sum(p.numel() for p in build().parameters())  # a network that does not fit the data fails here
     method = METHODS[first.method]
     threads = sensible_threads(parameters, method.networks * len(problem.seeds), plan)
     for note in notes:
@@ -133,9 +129,7 @@ class Record:
             mine, rest = rest[: len(experiment.seeds)], rest[len(experiment.seeds) :]
             if not epoch.preliminary:
                 self.rows[i] += mine
-            files.append_rows(
-                self.folders[i] / ("estimate.jsonl" if epoch.preliminary else "metrics.jsonl"), mine
-            )
+            files.append_rows(self.folders[i] / ("estimate.jsonl" if epoch.preliminary else "metrics.jsonl"), mine)
             for row in mine:
                 self.tell(row)
 
@@ -149,9 +143,7 @@ class Record:
         self, draws: list[noise.Noise], plan: Plan, device: str, training: Training, seconds: float
     ) -> list[Result]:
         results = []
-        for experiment, path, rows, draw in zip(
-            self.experiments, self.folders, self.rows, draws, strict=True
-        ):
+        for experiment, path, rows, draw in zip(self.experiments, self.folders, self.rows, draws, strict=True):
             summary = summarise(experiment, plan, rows, draw, device, seconds)
             files.write_summary(path, summary)
             results.append(Result(path, rows, summary, training.stack))
@@ -236,7 +228,7 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
     superclass = None if dataset.superclass is None else dataset.superclass.numpy()
     if experiment.noise_kind == "asymmetric" and superclass is None:
         raise ValueError(
-            f"asymmetric noise needs superclasses, which {dataset.name} has not: take cifar100, or noise pair or matrix."
+            f"asymmetric noise needs superclasses, which {dataset.name} has not: take cifar100, or noise pair."
         )
     draw = noise.corrupt(
         y,
@@ -302,9 +294,7 @@ def network_builder(experiment: Experiment, dataset: Dataset, device: str) -> Ca
         shape = (shape[0], AUGMENTS[augment].size, AUGMENTS[augment].size)
 
     def build() -> torch.nn.Module:
-        return networks.build(
-            experiment.network_name, shape=shape, n_classes=dataset.n_classes, vectors=vectors
-        )
+        return networks.build(experiment.network_name, shape=shape, n_classes=dataset.n_classes, vectors=vectors)
 
     return build
 
