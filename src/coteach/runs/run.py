@@ -92,7 +92,8 @@ def run_together(
     draws = [draw_noise(experiment, dataset) for experiment in experiments]
     problem = make_problem(experiments, dataset, draws, device)
     build = network_builder(first, dataset, device)
-    parameters = sum(p.numel() for p in build().parameters())  # a network that does not fit the data fails here
+    with torch.random.fork_rng(devices=[]):
+        parameters = sum(p.numel() for p in build().parameters())  # a network that does not fit the data fails here
     method = METHODS[first.method]
     threads = sensible_threads(parameters, method.networks * len(problem.seeds), plan)
     for note in notes:

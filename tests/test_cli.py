@@ -1,0 +1,126 @@
+"""The command line as a user meets it: real processes for what only they show, `main` for the rest."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coteach.cli import main
+
+COMMAND = [sys.executable, "-m", "coteach"]
+
+
+def shell(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
+    return subprocess.run([*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_the_contracts_command_writes_the_run_folder(tmp_path):
+    words = "run --dataset digits --method coteaching_plus --noise pair --rate 0.45 --epochs 2 --seeds 1 2 --device cpu"
+    done = shell(*words.split(), "--out", "DIR", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {"config.toml", "metrics.jsonl", "summary.json"} <= {f.name for f in (tmp_path / "DIR").iterdir()}
+    assert len((tmp_path / "DIR" / "metrics.jsonl").read_text().splitlines()) == 4
+    assert json.loads((tmp_path / "DIR" / "summary.json").read_text())["seeds"] == [1, 2]
+    assert "written to DIR" in done.stdout
+    assert "shrinks" in done.stdout
+
+
+def test_help_loads_nothing_heavy(tmp_path):
+    """Torch alone takes two seconds; what is not imported cannot be slow."""
+    code = "import sys; from coteach.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+    code += "print('HEAVY', [m for m in ('torch', 'sklearn', 'matplotlib', 'scipy', 'pooch') if m in sys.modules])"
+    for command in ([], ["run"], ["demo"], ["data"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command, "--help"], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert "HEAVY []" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_mistake_is_told_before_torch_is_loaded(tmp_path):
+    code = "import sys; from coteach.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit as e: print(e.code)\n"
+    code += "print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "--method", "coteechin"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["2", "False"]
+    assert "did you mean 'coteaching'?" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run --rate 1",
+        "run --epochs 3 --warmup 5",
+        "run --epochs 3 --ramp 4",
+        "run --batch-size 5000",
+        "run --device cuda:7",
+        "run --dataset cifar11",
+        "run --fidelity papers",
+        "run --network cnn7",
+        "run --noise asymmetric",
+        "demo --epochs 0",
+        "demo --seeds 1 1",
+        "data cifar11",
+    ],
+)
+def test_a_mistake_is_exit_code_2_and_one_line(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("coteach: ")
+    assert message.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_misspelt_flag_is_exit_code_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "--methd", "standard"])
+    assert stop.value.code == 2
+    assert "--method" in capsys.readouterr().err
+
+
+def test_a_folder_in_use_is_exit_code_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "--epochs", "1", "--out", "full"])
+    assert stop.value.code == 2
+    assert "not empty" in capsys.readouterr().err
+
+
+def test_runs_without_out_are_numbered(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        main("run --epochs 1 --method standard".split())
+    folders = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert folders == ["digits-standard-symmetric-0.2-paper", "digits-standard-symmetric-0.2-paper-2"]
+
+
+def test_the_demo_ends_with_a_table_a_figure_and_its_folder(tmp_path):
+    done = shell("demo", "--epochs", "2", "--seeds", "1", "2", "--out", "here", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for word in ("coteaching_plus", "f_correction_known", "pair 45 %", "symmetric 50 %", "±", "figure: here"):
+        assert word in done.stdout
+    assert (tmp_path / "here" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "here" / "demo.svg").read_text().count("<svg") == 1
+    assert len(list((tmp_path / "here").glob("*/*/metrics.jsonl"))) == 2 * 11
+
+
+def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COTEACH_DATA", os.fspath(tmp_path))
+    main(["data"])
+    listing = capsys.readouterr().out
+    assert "digits" in listing
+    assert "cifar100" in listing
+    assert not list(tmp_path.iterdir())
+    main(["data", "digits"])
+    assert "1,297 / 500 samples of 64, 10 classes" in capsys.readouterr().out

@@ -1,0 +1,299 @@
+"""Experiments from Python: the run folder and its contract, what decides the bytes, and what is refused."""
+
+import json
+import math
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import coteach
+from coteach import names
+from coteach.data import Dataset
+from coteach.losses import LOSSES
+from coteach.methods import METHODS
+from coteach.noise import KINDS, Noise
+from coteach.runs.experiment import Experiment, shrunk
+from coteach.runs.folder import read_rows
+from coteach.runs.run import run, run_together
+
+ROW = {
+    "seed", "epoch", "test_accuracy", "ensemble_accuracy", "train_loss", "label_precision", "label_recall",
+    "disagreement", "total_variation", "keep_rate", "kept", "events",
+}  # fmt: skip
+
+
+def silent(line: str) -> None:
+    """Takes the lines meant for a user."""
+
+
+@pytest.fixture
+def dataset() -> Dataset:
+    """Three clouds of 40 points, and as many to test."""
+    random = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    x = random.normal(size=(240, 5)) + 4 * np.eye(3, 5)[np.tile(y, 2)]
+    return Dataset.from_arrays(x[:120], y, x[120:], y)
+
+
+def experiment(tmp_path: Path, **changes) -> Experiment:
+    return replace(Experiment(epochs=3, device="cpu", seeds=(1, 2), out=tmp_path / "run"), **changes)
+
+
+def test_the_names_of_the_command_line_are_those_of_the_registries():
+    assert set(names.METHODS) == set(METHODS)
+    assert set(names.LOSSES) == set(LOSSES)
+    assert set(names.NOISES) == set(KINDS) - {"clean"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("fidelity", ["paper", "authors"])
+def test_a_run_folder_keeps_the_contract(tmp_path, dataset, method, fidelity):
+    e = experiment(tmp_path, method=method, fidelity=fidelity, rate=0.3, batch_size=16)
+    result = run(e, dataset, say=silent)
+
+    rows = read_rows(tmp_path / "run" / "metrics.jsonl")
+    assert rows == result.rows
+    assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for e in (1, 2, 3) for s in (1, 2)]
+    for row in rows:
+        assert set(row) == ROW
+        assert len(row["test_accuracy"]) == METHODS[method].networks
+        shares = [*row["test_accuracy"], row["ensemble_accuracy"], row["keep_rate"]]
+        shares += [row[k] for k in ("label_precision", "label_recall", "disagreement", "total_variation")]
+        assert all(0 <= share <= 1 for share in shares if share is not None)
+        assert row["total_variation"] is None or METHODS[method].networks == 2
+        assert 0 <= row["kept"] <= 16
+
+    config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert config["experiment"]["method"] == method
+    assert config["plan"]["network"] == "mlp"
+    assert config["data"]["samples_left_out_of_each_epoch"] == 120 % 16
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    per_seed = [
+        100 * np.mean([np.mean(row["test_accuracy"]) for row in rows if row["seed"] == seed]) for seed in (1, 2)
+    ]
+    assert summary["mean"] == pytest.approx(np.mean(per_seed))
+    assert summary["std"] == pytest.approx(np.std(per_seed, ddof=1))
+    assert Noise.load(tmp_path / "run" / "noise.safetensors").sha256 == summary["noise_sha256"]
+    assert (tmp_path / "run" / "estimate.jsonl").exists() == (method == "f_correction")
+
+
+def test_the_last_ten_epochs_are_summed_up_as_in_the_papers_tables(tmp_path, dataset):
+    result = run(experiment(tmp_path, epochs=14, method="standard", batch_size=16), dataset, say=silent)
+    rows = [[r["test_accuracy"][0] for r in result.rows if r["seed"] == seed][-10:] for seed in (1, 2)]
+    assert result.summary["mean"] == pytest.approx(100 * np.mean(rows))
+    assert result.summary["max"] == pytest.approx(100 * np.mean([max(row) for row in rows]))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_goes_with_every_method(tmp_path, dataset, loss):
+    for method in METHODS:
+        e = experiment(tmp_path, method=method, loss=loss, epochs=2, seeds=(1,), out=tmp_path / method)
+        result = run(e, dataset, say=silent)
+        assert all(math.isfinite(row["train_loss"]) for row in result.rows if row["train_loss"] is not None)
+        assert "non_finite_loss" not in result.summary["events"]
+
+
+def test_losses_are_not_all_the_same(tmp_path, dataset):
+    results = [
+        run(experiment(tmp_path, method="coteaching", loss=loss, out=tmp_path / loss), dataset, say=silent)
+        for loss in LOSSES
+    ]
+    assert len({result.rows[0]["train_loss"] for result in results}) == len(LOSSES)
+
+
+def test_the_same_command_writes_the_same_bytes(tmp_path, dataset):
+    for folder in ("a", "b"):
+        torch.rand(3)  # the global generator's state must not matter
+        run(experiment(tmp_path, out=tmp_path / folder), dataset, say=silent)
+    first, second = ((tmp_path / f / "metrics.jsonl").read_bytes() for f in ("a", "b"))
+    assert first == second
+    run(experiment(tmp_path, out=tmp_path / "c", seeds=(1, 3)), dataset, say=silent)
+    assert (tmp_path / "c" / "metrics.jsonl").read_bytes() != first
+
+
+def test_a_run_leaves_the_global_state_as_it_was(tmp_path, dataset):
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state().clone(), np.random.get_state()[1].copy(), torch.get_num_threads()
+    run(experiment(tmp_path), dataset, say=silent)
+    assert torch.equal(torch.random.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()
+    assert torch.get_num_threads() == before[2]
+
+
+def test_experiments_run_together_as_they_run_alone(tmp_path, dataset):
+    """In float32 round-off may turn a sample in a thousand; the labels and the first epoch must agree."""
+    several = [
+        experiment(tmp_path, noise=noise, rate=rate, method="coteaching", out=tmp_path / noise)
+        for noise, rate in (("pair", 0.45), ("symmetric", 0.5), ("none", None))
+    ]
+    together = run_together(several, dataset, say=silent)
+    for e, result in zip(several, together, strict=True):
+        alone = run(replace(e, out=tmp_path / f"{e.noise}-alone"), dataset, say=silent)
+        assert alone.summary["noise_sha256"] == result.summary["noise_sha256"]
+        assert alone.rows[0]["train_loss"] == pytest.approx(result.rows[0]["train_loss"], rel=1e-4)
+        assert alone.rows[0]["keep_rate"] == result.rows[0]["keep_rate"]
+
+
+def test_only_noise_and_seeds_may_differ_between_experiments_that_run_together(tmp_path, dataset):
+    several = [experiment(tmp_path), experiment(tmp_path, method="standard", lr=0.1)]
+    with pytest.raises(ValueError, match="same lr, method"):
+        run_together(several, dataset, say=silent)
+
+
+def test_tau_is_what_the_method_is_told_and_rate_what_is_done(tmp_path, dataset):
+    e = experiment(tmp_path, rate=0.4, tau=0.1, ramp=1)
+    result = run(e, dataset, say=silent)
+    assert result.rows[-1]["keep_rate"] == pytest.approx(0.9)
+    assert result.summary["realised_rate"] == pytest.approx(0.4, abs=0.15)
+
+
+def test_the_noise_seed_is_apart_from_the_networks_seed(tmp_path, dataset):
+    def noise(out: str, **changes) -> str:
+        return run(experiment(tmp_path, out=tmp_path / out, **changes), dataset, say=silent).summary["noise_sha256"]
+
+    assert noise("a") == noise("b", seeds=(7,)) != noise("c", noise_seed=1)
+
+
+def test_a_matrix_of_ones_own(tmp_path, dataset):
+    (tmp_path / "q.txt").write_text("0.6 0.4 0\n0 1 0\n0 0.2 0.8\n")
+    run(experiment(tmp_path, noise="matrix", matrix=tmp_path / "q.txt"), dataset, say=silent)
+    noise = Noise.load(tmp_path / "run" / "noise.safetensors")
+    assert noise.nominal_rate == pytest.approx(0.2)
+    assert noise.matrix[0].tolist() == [0.6, 0.4, 0]
+
+
+def test_events_are_counted_and_told(tmp_path):
+    """Two networks on one constant sample agree on everything, or one of them would have to be wrong always."""
+    x = np.zeros((40, 2))
+    dataset = Dataset.from_arrays(x, np.arange(40) % 2, x, np.arange(40) % 2)
+    lines: list[str] = []
+    result = run(experiment(tmp_path, batch_size=8, seeds=(1, 2, 3, 4)), dataset, say=lines.append)
+    assert result.summary["events"]["one_class"] > 0
+    assert result.summary["events"]["no_disagreement"] > 0
+    assert any("one class" in line for line in lines)
+    assert any("agreed on every sample" in line for line in lines)
+    total = sum(row["events"].get("no_disagreement", 0) for row in result.rows)
+    assert total == result.summary["events"]["no_disagreement"]
+
+
+def test_an_overflow_is_an_event_not_a_crash(tmp_path, dataset):
+    x = np.full((120, 5), 3e38)  # finite, but not its sum over features
+    huge = Dataset.from_arrays(x, dataset.y_train, x, dataset.y_test)
+    result = run(experiment(tmp_path, method="standard"), huge, say=silent)
+    assert result.summary["events"]["non_finite_loss"] > 0
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": "coteaching_pluss"}, "did you mean 'coteaching_plus'"),
+        ({"dataset": "minst"}, "did you mean 'mnist'"),
+        ({"noise": "pairs"}, "did you mean 'pair'"),
+        ({"loss": "softmax"}, "choose one of"),
+        ({"network": "mpl"}, "did you mean 'mlp'"),
+        ({"fidelity": "author"}, "must begin with 'paper' or 'authors'"),
+        ({"fidelity": "paper+flor"}, "did you mean 'floor'"),
+        ({"rate": -0.1}, "rate is -0.1"),
+        ({"rate": 1.0}, "rate is 1.0"),
+        ({"rate": float("nan")}, "rate is nan"),
+        ({"tau": 1.5}, "tau is 1.5"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 121}, "there are 120 training samples"),
+        ({"ramp": 4}, "only 3 epochs"),
+        ({"warmup": 3}, "leaves none of the 3 epochs"),
+        ({"warmup": -1}, "warmup is -1"),
+        ({"lr": 0.0}, "learning rate above 0"),
+        ({"seeds": ()}, "no seeds"),
+        ({"seeds": (1, 1)}, "repeat"),
+        ({"device": "cuda:99"}, "device"),
+        ({"device": "gpu"}, "device"),
+        ({"noise": "matrix"}, "go together"),
+        ({"matrix": Path("q.txt")}, "go together"),
+        ({"noise": "matrix", "matrix": Path("nowhere.txt")}, "nowhere.txt is no matrix"),
+        ({"noise": "asymmetric"}, "superclasses"),
+        ({"network": "cnn7"}, "cnn7 cannot take"),
+    ],
+)
+def test_a_mistake_is_refused_in_one_sentence_and_nothing_is_written(tmp_path, dataset, changes, words):
+    with pytest.raises(ValueError, match=words) as refusal:
+        run(experiment(tmp_path, **changes), dataset, say=silent)
+    assert "\n" not in str(refusal.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path, dataset):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("years of work")
+    with pytest.raises(ValueError, match="is not empty"):
+        run(experiment(tmp_path), dataset, say=silent)
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, dataset):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot write to"):
+        run(experiment(tmp_path, out=tmp_path / "file" / "run"), dataset, say=silent)
+
+
+# ---- defaults -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dataset", "warmup", "short", "epochs", "network"),
+    [
+        ("mnist", 0, 0, 200, "mlp"),
+        ("news", 0, 0, 200, "news"),
+        ("cifar10", 20, 19, 200, "small_cnn"),
+        ("cifar100", 5, 4, 200, "cnn7_printed"),
+        ("tiny-imagenet", 100, 99, 200, "preact_resnet18"),
+        ("openset-cifar100", 55, 54, 100, "cnn7_printed"),
+    ],
+)
+def test_defaults_are_the_papers_and_the_authors(dataset, warmup, short, epochs, network):
+    paper, authors = Experiment(dataset=dataset).plan(), Experiment(dataset=dataset, fidelity="authors").plan()
+    assert (paper.warmup, paper.epochs, paper.ramp) == (warmup, epochs, 10)
+    assert (authors.warmup, authors.epochs) == (short, epochs - 1)
+    assert paper.parallel_warmup == dataset.startswith("openset")
+    assert Experiment(dataset=dataset).network_name == network
+    if dataset == "openset-cifar100":
+        assert (paper.optimizer, paper.lr, paper.momentum, paper.weight_decay) == ("sgd", 0.01, 0.9, 1e-4)
+        assert paper.keep_type == 2
+        assert [paper.learning_rate(e) for e in (40, 41, 81)] == pytest.approx([0.01, 0.001, 0.0001])
+        assert paper.keep_rate(100, 0.4) == pytest.approx(1 - (1 + 90 / 190) * 0.4)
+    else:
+        assert (paper.optimizer, paper.lr, paper.batch_size, paper.keep_type) == ("adam", 0.001, 128, 1)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 7, 20, 21, 80, 81, 199])
+@pytest.mark.parametrize("dataset", ["cifar10", "tiny-imagenet", "openset-cifar100", "digits"])
+def test_defaults_shrink_to_fit_and_say_so(dataset, epochs):
+    e = Experiment(dataset=dataset, epochs=epochs)
+    plan, notes = e.plan_and_notes()
+    assert plan.warmup < epochs
+    assert plan.ramp <= epochs
+    assert plan.learning_rate(1) > 0
+    usual = Experiment(dataset=dataset).plan()
+    changed = [name for name in ("warmup", "ramp", "decay_start", "milestones") if getattr(plan, name) != getattr(usual, name)]  # noqa: E501
+    assert sorted(changed) == sorted(note.split()[0] for note in notes)
+
+
+def test_what_the_user_sets_is_never_shrunk():
+    plan, notes = Experiment(dataset="cifar10", epochs=5, ramp=5, warmup=4).plan_and_notes()
+    assert (plan.ramp, plan.warmup) == (5, 4)
+    assert not [note for note in notes if note.startswith(("ramp", "warmup"))]
+    assert shrunk(plan, 1.0)[0].epochs == 5
+
+
+def test_the_public_names_are_there():
+    for name in coteach.__all__:
+        assert getattr(coteach, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'teach'"):
+        coteach.teach  # noqa: B018
