@@ -18,8 +18,8 @@ def shell(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
 
 
 def test_the_contracts_command_writes_the_run_folder(tmp_path):
-    words = "run --dataset digits --method coteaching_plus --noise pair --rate 0.45 --epochs 2 --seeds 1 2 --device cpu"
-    done = shell(*words.split(), "--out", "DIR", cwd=tmp_path)
+    words = "run --dataset digits --method coteaching_plus --noise pair --rate 0.45 --epochs 2 --seeds 1 2"
+    done = shell(*words.split(), "--device", "cpu", "--out", "DIR", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {"config.toml", "metrics.jsonl", "summary.json"} <= {f.name for f in (tmp_path / "DIR").iterdir()}
     assert len((tmp_path / "DIR" / "metrics.jsonl").read_text().splitlines()) == 4
@@ -28,25 +28,32 @@ def test_the_contracts_command_writes_the_run_folder(tmp_path):
     assert "shrinks" in done.stdout
 
 
-def test_help_loads_nothing_heavy(tmp_path):
+LOADED = """
+import sys
+from coteach.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as stop:
+    print("code", stop.code)
+print("heavy", [name for name in ("torch", "sklearn", "matplotlib", "scipy", "pooch") if name in sys.modules])
+"""
+
+
+def loaded_by(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
+    words = [sys.executable, "-c", LOADED, *arguments]
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=True)
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["data"]])
+def test_help_loads_nothing_heavy(tmp_path, command):
     """Torch alone takes two seconds; what is not imported cannot be slow."""
-    code = "import sys; from coteach.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
-    code += "print('HEAVY', [m for m in ('torch', 'sklearn', 'matplotlib', 'scipy', 'pooch') if m in sys.modules])"
-    for command in ([], ["run"], ["demo"], ["data"]):
-        done = subprocess.run(
-            [sys.executable, "-c", code, *command, "--help"], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        assert "HEAVY []" in done.stdout, done.stdout + done.stderr
+    done = loaded_by(*command, "--help", cwd=tmp_path)
+    assert "code 0\nheavy []" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_mistake_is_told_before_torch_is_loaded(tmp_path):
-    code = "import sys; from coteach.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit as e: print(e.code)\n"
-    code += "print('torch' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "run", "--method", "coteechin"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout.split() == ["2", "False"]
+    done = loaded_by("run", "--method", "coteechin", cwd=tmp_path)
+    assert "code 2\nheavy []" in done.stdout
     assert "did you mean 'coteaching'?" in done.stderr
     assert not list(tmp_path.iterdir())
 

@@ -153,7 +153,9 @@ def test_tau_is_what_the_method_is_told_and_rate_what_is_done(tmp_path, dataset)
 
 def test_the_noise_seed_is_apart_from_the_networks_seed(tmp_path, dataset):
     def noise(out: str, **changes) -> str:
-        return run(experiment(tmp_path, out=tmp_path / out, **changes), dataset, say=silent).summary["noise_sha256"]
+        return run(experiment(tmp_path, out=tmp_path / out, **changes), dataset, say=silent).summary[
+            "noise_sha256"
+        ]
 
     assert noise("a") == noise("b", seeds=(7,)) != noise("c", noise_seed=1)
 
@@ -191,10 +193,9 @@ def test_an_overflow_is_an_event_not_a_crash(tmp_path, dataset):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    "changes, words",
     [
         ({"method": "coteaching_pluss"}, "did you mean 'coteaching_plus'"),
-        ({"dataset": "minst"}, "did you mean 'mnist'"),
         ({"noise": "pairs"}, "did you mean 'pair'"),
         ({"loss": "softmax"}, "choose one of"),
         ({"network": "mpl"}, "did you mean 'mlp'"),
@@ -206,7 +207,7 @@ def test_an_overflow_is_an_event_not_a_crash(tmp_path, dataset):
         ({"tau": 1.5}, "tau is 1.5"),
         ({"epochs": 0}, "epochs is 0"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"batch_size": 121}, "there are 120 training samples"),
+        ({"batch_size": 121}, "there are 120 samples"),
         ({"ramp": 4}, "only 3 epochs"),
         ({"warmup": 3}, "leaves none of the 3 epochs"),
         ({"warmup": -1}, "warmup is -1"),
@@ -229,6 +230,24 @@ def test_a_mistake_is_refused_in_one_sentence_and_nothing_is_written(tmp_path, d
     assert not (tmp_path / "run").exists()
 
 
+def test_an_unknown_data_set_is_refused_and_an_own_one_must_be_handed_in(tmp_path):
+    with pytest.raises(ValueError, match="did you mean 'mnist'"):
+        run(experiment(tmp_path, dataset="minst"), say=silent)
+    with pytest.raises(ValueError, match="hand it in"):
+        run(experiment(tmp_path, dataset="own"), say=silent)
+
+
+def test_own_data_are_named_and_get_a_network_for_their_shape(tmp_path, dataset):
+    result = run(experiment(tmp_path), dataset, say=silent)
+    assert (result.summary["dataset"], result.summary["network"]) == ("own", "mlp")
+    images = np.zeros((20, 3, 32, 32), dtype=np.uint8)
+    pictures = Dataset.from_arrays(images, np.arange(20) % 2, images, np.arange(20) % 2, name="pictures")
+    lines: list[str] = []
+    result = run(experiment(tmp_path, epochs=1, out=tmp_path / "b"), pictures, say=lines.append)
+    assert (result.summary["dataset"], result.summary["network"]) == ("pictures", "small_cnn")
+    assert "batch_size shrinks from 128 to 20, to fit the data" in lines
+
+
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path, dataset):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
@@ -247,7 +266,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, dataset):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "warmup", "short", "epochs", "network"),
+    "dataset, warmup, short, epochs, network",
     [
         ("mnist", 0, 0, 200, "mlp"),
         ("news", 0, 0, 200, "news"),
@@ -281,7 +300,11 @@ def test_defaults_shrink_to_fit_and_say_so(dataset, epochs):
     assert plan.ramp <= epochs
     assert plan.learning_rate(1) > 0
     usual = Experiment(dataset=dataset).plan()
-    changed = [name for name in ("warmup", "ramp", "decay_start", "milestones") if getattr(plan, name) != getattr(usual, name)]  # noqa: E501
+    changed = [
+        name
+        for name in ("warmup", "ramp", "decay_start", "milestones")
+        if getattr(plan, name) != getattr(usual, name)
+    ]
     assert sorted(changed) == sorted(note.split()[0] for note in notes)
 
 

@@ -20,7 +20,7 @@ LOSSES = ("cross_entropy", "softmax_twice", "mae", "gce", "sce")
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """` (did you mean 'x'?)` for a misspelt name, or nothing when no name is near."""
-    near = difflib.get_close_matches(name, list(names), n=1)
+    near = difflib.get_close_matches(str(name).lower(), list(names), n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

@@ -3,7 +3,6 @@
 Light: a reader, and torch with it, is imported when a data set is loaded.
 """
 
-import difflib
 import importlib
 import inspect
 import os
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coteach.data.fetch import data_home, locate
+from coteach.names import check_name
 
 if TYPE_CHECKING:
     from coteach.data.base import Dataset
@@ -138,8 +138,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None, **options: Any) -
     **options
         Of the data set's own reader, for instance `split="70/30"` of news.
     """
-    if name not in DATASETS:
-        raise ValueError(f"there is no data set {name!r}: {_suggestion(name)}")
+    check_name("data set", name, DATASETS)
     module, function = DATASETS[name].reader.split(".")
     reader = getattr(importlib.import_module(f"coteach.data.{module}"), function)
     known = inspect.signature(reader).parameters
@@ -176,11 +175,6 @@ def _status(description: Description, data_dir: str | os.PathLike | None) -> Sta
             note if description.needs == "nothing" else f"{note}; needs {description.needs}",
         )
     return Status(description.name, ", ".join(places), "found; checked when it is loaded")
-
-
-def _suggestion(name: str) -> str:
-    close = difflib.get_close_matches(name.lower(), DATASETS, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(DATASETS)}"
 
 
 def __getattr__(name: str) -> Any:

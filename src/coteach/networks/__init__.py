@@ -1,9 +1,10 @@
 """The networks of the paper by name. Importing this is cheap: torch is loaded when a network is built."""
 
-import difflib
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from coteach.names import check_name
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,11 +49,7 @@ def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = Non
     **options
         Handed on to the network, for instance ``hidden=(128,)``.
     """
-    if name not in NETWORKS:
-        nearest = difflib.get_close_matches(name.lower(), NETWORKS, n=1, cutoff=0)[0]
-        raise ValueError(
-            f"there is no network {name!r}: the nearest is {nearest!r}, all are {', '.join(NETWORKS)}"
-        )
+    check_name("network", name, NETWORKS)
     reads_words = name in ("news", "news_flat")
     if reads_words and (vectors is None or len(shape) != 1):
         raise ValueError(f"{name} reads documents: give it token numbers of shape (n_tokens,) and word vectors")

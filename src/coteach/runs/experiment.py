@@ -16,6 +16,8 @@ from coteach.networks import NETWORKS
 from coteach.plan import Plan
 from coteach.runs.recipes import Recipe, recipe
 
+OWN = "own"  # stands for a data set that is handed in, not loaded by its name
+
 
 def flag(metavar: str, default: str) -> Any:
     """How a flag whose default depends on the others looks in the help."""
@@ -75,7 +77,8 @@ class Experiment:
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without the data."""
         names.check_name("method", self.method, names.METHODS)
-        names.check_name("data set", self.dataset, DATASETS)
+        if self.dataset != OWN:
+            names.check_name("data set", self.dataset, DATASETS)
         names.check_name("kind of noise", self.noise, names.NOISES)
         if self.loss is not None:
             names.check_name("loss", self.loss, names.LOSSES)

@@ -1,0 +1,20 @@
+"""Wrong labels on purpose: transition matrices, label flips and open-set images, drawn from a noise seed.
+
+Light: nothing here imports torch.
+"""
+
+from coteach.noise.flips import corrupt
+from coteach.noise.matrices import check_matrix, pair, superclass_asymmetric, symmetric
+from coteach.noise.openset import replace_images
+from coteach.noise.record import KINDS, Noise
+
+__all__ = [
+    "KINDS",
+    "Noise",
+    "check_matrix",
+    "corrupt",
+    "pair",
+    "replace_images",
+    "superclass_asymmetric",
+    "symmetric",
+]

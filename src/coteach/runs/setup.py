@@ -1,0 +1,144 @@
+"""From an experiment to what is trained: data on the device, noisy labels, networks, torch's settings."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coteach import data, networks, noise
+from coteach.augment import AUGMENTS
+from coteach.data import Dataset
+from coteach.plan import Plan
+from coteach.runs.experiment import OWN, Experiment
+from coteach.train import Problem
+
+SMALL_STEP = 2e9
+
+
+def named_after(dataset: Dataset, experiment: Experiment) -> Experiment:
+    """The recipe follows the data that are handed in: a known name's, or one for a user's own."""
+    if dataset.name in data.DATASETS:
+        return replace(experiment, dataset=dataset.name)
+    words = dataset.vectors is not None
+    network = experiment.network or networks.default_for(dataset.x_train.shape[1:], words)
+    return replace(experiment, dataset=OWN, network=network)
+
+
+def dataset_options(experiment: Experiment) -> dict[str, Any]:
+    options = dict(experiment.recipe.data)
+    if experiment.recipe.own_noise is not None:
+        options |= {"rate": experiment.noise_share, "seed": experiment.noise_seed}
+    return options
+
+
+def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
+    """The labels that one experiment learns from, and which of them are right."""
+    y = dataset.y_train.numpy()
+    superclass = None if dataset.superclass is None else dataset.superclass.numpy()
+    if experiment.noise_kind == "asymmetric" and superclass is None:
+        raise ValueError(
+            f"asymmetric noise needs superclasses, which {dataset.name} has not: take cifar100, or noise pair."
+        )
+    draw = noise.corrupt(
+        y,
+        experiment.noise_kind,
+        None if experiment.noise_kind in ("none", "matrix") else experiment.noise_share,
+        dataset.n_classes,
+        experiment.noise_seed,
+        matrix=None if experiment.matrix is None else read_matrix(experiment.matrix),
+        superclass=superclass,
+        features=dataset.x_train.numpy() if experiment.noise_kind == "instance" else None,
+    )
+    if dataset.outside is not None:
+        draw = noise.Noise(
+            draw.labels, ~dataset.outside.numpy(), draw.matrix, experiment.noise_share, draw.seed, "openset"
+        )
+    return draw
+
+
+def read_matrix(path: Path) -> np.ndarray:
+    try:
+        return np.loadtxt(path, delimiter="," if "," in path.read_text(encoding="utf-8") else None, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{path} is no matrix: write one row of Q a line, numbers separated by spaces or commas."
+        ) from error
+
+
+def make_problem(
+    experiments: list[Experiment], dataset: Dataset, draws: list[noise.Noise], device: str
+) -> Problem:
+    """The data on the device, with a row of labels for each run."""
+    runs = [(e, draw, seed) for e, draw in zip(experiments, draws, strict=True) for seed in e.seeds]
+    augment = experiments[0].recipe.augment
+    return Problem(
+        x_M=as_stored(dataset.x_train, experiments[0], dataset, device),
+        y_RM=torch.from_numpy(np.stack([draw.labels for _, draw, _ in runs])).to(device),
+        x_test=as_stored(dataset.x_test, experiments[0], dataset, device),
+        y_test=dataset.y_test.to(device),
+        n_classes=dataset.n_classes,
+        noise_rates=[e.tau if e.tau is not None else draw.nominal_rate for e, draw, _ in runs],
+        seeds=[seed for *_, seed in runs],
+        clean_RM=torch.from_numpy(np.stack([draw.clean for _, draw, _ in runs])).to(device),
+        matrix_RCC=torch.from_numpy(np.stack([draw.matrix for _, draw, _ in runs])),
+        augment=AUGMENTS[augment] if augment else None,
+    )
+
+
+def as_stored(x: torch.Tensor, experiment: Experiment, dataset: Dataset, device: str) -> torch.Tensor:
+    """Samples on the device; documents already pooled, since their word vectors never change."""
+    if not experiment.network_name.startswith("news") or dataset.vectors is None:
+        return x.to(device)
+    from coteach.networks.news import pool
+
+    pooling = "flat" if experiment.network_name == "news_flat" else "words"
+    return torch.cat([pool(tokens, dataset.vectors, pooling) for tokens in x.split(256)]).to(device)
+
+
+def network_builder(experiment: Experiment, dataset: Dataset, device: str) -> Callable[[], torch.nn.Module]:
+    vectors = None if dataset.vectors is None else dataset.vectors.to(device)
+    shape = tuple(dataset.x_train.shape[1:])
+    augment = experiment.recipe.augment
+    if augment:
+        shape = (shape[0], AUGMENTS[augment].size, AUGMENTS[augment].size)
+
+    def build() -> torch.nn.Module:
+        return networks.build(experiment.network_name, shape=shape, n_classes=dataset.n_classes, vectors=vectors)
+
+    return build
+
+
+def chosen_device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device is {name} but torch sees no GPU: take --device cpu, or auto.")
+    try:
+        torch.empty(0, device=name)
+    except RuntimeError as error:
+        raise ValueError(f"there is no device {name!r}: take auto, cpu, cuda or cuda:0.") from error
+    return name
+
+
+def sensible_threads(network: torch.nn.Module, networks: int, plan: Plan) -> int:
+    """One thread for small steps, where handing work out costs more than it saves, else all of torch's."""
+    parameters = sum(p.numel() for p in network.parameters())
+    arithmetic = 6 * parameters * networks * plan.batch_size  # forward and backward of dense layers, a step
+    return 1 if arithmetic < SMALL_STEP else torch.get_num_threads()
+
+
+@contextmanager
+def torch_set(threads: int, deterministic: bool) -> Iterator[None]:
+    """torch's global settings inside the block; then as they were before."""
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(deterministic or before[1])
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.use_deterministic_algorithms(before[1])
