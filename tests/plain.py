@@ -16,16 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from coteach.engine.batches import Batches
+from coteach import draws
 from coteach.methods import METHODS, Phase
 from coteach.networks.stack import Stack
 from coteach.plan import Plan
 from coteach.rules import Batch
 from coteach.train import Problem
 
-Losses = Callable[
-    [list[Tensor], list[Tensor]], list[Tensor]
-]  # of every network: logits and targets to losses
+Losses = Callable[[list[Tensor], list[Tensor]], list[Tensor]]  # of every network: logits and targets to losses
 
 
 @dataclass(frozen=True)
@@ -79,9 +77,7 @@ def stages(name: str, plan: Plan) -> list[Stage]:
             ]
         case "jocor":
             return [
-                Stage(
-                    every, oracle.jocor, joint(SAMPLE_LOSSES[plan.loss or "cross_entropy"], plan.joint_weight)
-                )
+                Stage(every, oracle.jocor, joint(SAMPLE_LOSSES[plan.loss or "cross_entropy"], plan.joint_weight))
             ]
         case "f_correction":
             return [
@@ -286,10 +282,11 @@ def train_epoch(
 
 
 def order(problem: Problem, run: int, plan: Plan, epoch: int) -> list[Tensor]:
-    """The mini-batches of an epoch; a remainder is dropped."""
-    seed = [problem.seeds[run]]
-    dealt = Batches(problem.x_M, problem.y_RM[run : run + 1], seed, plan.batch_size, torch.float64)
-    return [index_RB[0] for index_RB, _, _ in dealt.deal(epoch)]
+    """Steps 2 and 3: the samples shuffled and cut into mini-batches; a remainder is dropped unless it is all."""
+    n = len(problem.x_M)
+    shuffled = draws.permutation(draws.keys([problem.seeds[run]], "shuffle", epoch), n)[0]
+    size = min(plan.batch_size, n)
+    return [shuffled[start : start + size] for start in range(0, n - size + 1, size)]
 
 
 def train_step(
@@ -335,9 +332,7 @@ def train_step(
 
     diary.n_steps += 1
     diary.happened("no_disagreement", int(nothing_picked))
-    starved = (
-        stage.nothing_kept(opinions) if stage.nothing_kept else oracle.nothing_kept(stage.rule, opinions)
-    )
+    starved = stage.nothing_kept(opinions) if stage.nothing_kept else oracle.nothing_kept(stage.rule, opinions)
     diary.happened("nothing_kept", int(starved))
     diary.shares_of_disagreement.append(len(oracle.disagreement(opinions)) / len(index))
     diary.n_clean += sum(clean) * len(networks)

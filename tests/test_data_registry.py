@@ -44,8 +44,11 @@ def test_importing_the_registry_does_not_import_torch():
     "wrong, right", [("cifar-10", "cifar10"), ("MNIST", "mnist"), ("tinyimagenet", "tiny-imagenet")]
 )
 def test_an_unknown_name_suggests_the_nearest(wrong, right):
-    with pytest.raises(ValueError, match=f"did you mean '{right}'"):
+    with pytest.raises(ValueError) as refusal:
         data.load(wrong)
+    everything = ", ".join(data.DATASETS)
+    message = f"there is no data set {wrong!r} (did you mean {right!r}?): choose one of {everything}."
+    assert str(refusal.value) == message
 
 
 def test_a_name_like_no_other_lists_them_all():
@@ -54,9 +57,9 @@ def test_a_name_like_no_other_lists_them_all():
 
 
 def test_an_unknown_option_lists_the_known_ones():
-    with pytest.raises(ValueError, match="news has no option 'spilt': its options are vectors, split"):
+    with pytest.raises(ValueError, match=r"news has no option 'spilt': its options are vectors, split\.$"):
         data.load("news", spilt="70/30")
-    with pytest.raises(ValueError, match="digits has no option 'seed': its options are none"):
+    with pytest.raises(ValueError, match=r"digits has no option 'seed': its options are none\.$"):
         data.load("digits", seed=1)
 
 

@@ -339,8 +339,11 @@ def test_options_reach_the_network():
     "name, nearest", [("MLP", "mlp"), ("smallcnn", "small_cnn"), ("resnet18", "preact_resnet18")]
 )
 def test_unknown_name_is_told_the_nearest(name, nearest):
-    with pytest.raises(ValueError, match=f"no network '{name}'.*nearest is '{nearest}'"):
+    with pytest.raises(ValueError) as refusal:
         build(name, shape=(64,), n_classes=2)
+    everything = ", ".join(NETWORKS)
+    message = f"there is no network {name!r} (did you mean {nearest!r}?): choose one of {everything}."
+    assert str(refusal.value) == message
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,16 @@ def test_rule_at_the_edges(name, n_samples, agree):
             compare(name, Batch(logits, loss, as_keep([keep]), round_up=False), [keep])
 
 
+@pytest.mark.parametrize("name", oracle.RULES)
+def test_ties_go_to_the_earlier_sample_in_a_large_batch(name):
+    """An unstable sort keeps the order of few equal numbers and loses that of many."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.nn.functional.one_hot(torch.randint(0, 3, (2, 1, 200), generator=generator), 3).double()
+    loss = torch.randint(0, 3, (2, 1, 200), generator=generator).double()
+    for keep in (Fraction(1, 3), Fraction(2, 3)):
+        compare(name, Batch(logits, loss, as_keep([keep])), [keep])
+
+
 def test_the_share_to_keep_is_exact_for_every_noise_rate_in_hundredths():
     """In float64 0.55 · 20 is a little above 11: rounded up carelessly, a twelfth sample would be kept."""
     cells = [(tau, epoch) for tau in range(100) for epoch in range(1, 12)]
@@ -198,8 +208,7 @@ def test_a_rule_says_when_it_has_nothing_to_choose(drawn):
 def probe(loss_N: list[list[float]], prediction_N: list[list[int]], sureness_N: list[list[float]]) -> Batch:
     """One run, two networks; half of the samples are to be kept."""
     logits = (
-        torch.nn.functional.one_hot(torch.tensor(prediction_N), 2).double()
-        * torch.tensor(sureness_N)[..., None]
+        torch.nn.functional.one_hot(torch.tensor(prediction_N), 2).double() * torch.tensor(sureness_N)[..., None]
     )
     keep = torch.full((1, 1), 0.5, dtype=torch.float64)
     return Batch(logits[:, None], torch.tensor(loss_N)[:, None].double(), keep)

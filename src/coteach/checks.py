@@ -21,10 +21,10 @@ def check_labels(y: Any, n_classes: int | None = None) -> np.ndarray:
     if labels.ndim != 1:
         raise ValueError(
             f"labels must be a flat array with one label per sample, not one of shape {labels.shape}: "
-            "flatten it, or take the argmax over classes of one-hot labels"
+            "flatten it, or take the argmax over classes of one-hot labels."
         )
     if labels.size == 0:
-        raise ValueError("there are no labels: hand in at least one sample")
+        raise ValueError("there are no labels: hand in at least one sample.")
     top = "C-1" if n_classes is None else str(n_classes - 1)
     if labels.dtype.kind not in "iu":
         raise ValueError(_not_integers(labels, top))
@@ -35,7 +35,7 @@ def check_labels(y: Any, n_classes: int | None = None) -> np.ndarray:
     if wrong.any():
         position = int(wrong.argmax())
         raise ValueError(
-            f"labels must be integers from 0 to {top}; found {labels[position]} at position {position}: {ENCODE}"
+            f"labels must be integers from 0 to {top}; found {labels[position]} at position {position}: {ENCODE}."
         )
     return integers
 
@@ -43,7 +43,9 @@ def check_labels(y: Any, n_classes: int | None = None) -> np.ndarray:
 def check_same_length(x: Any, y: Any, what: str = "") -> None:
     """Raise a ValueError unless there is one label per sample; `what` names the set, for instance "test "."""
     if len(x) != len(y):
-        raise ValueError(f"{len(x)} {what}samples but {len(y)} {what}labels: hand in exactly one label per sample")
+        raise ValueError(
+            f"{len(x)} {what}samples but {len(y)} {what}labels: hand in exactly one label per sample."
+        )
 
 
 def _as_array(y: Any) -> np.ndarray:
@@ -53,7 +55,7 @@ def _as_array(y: Any) -> np.ndarray:
     try:
         return np.asarray(y)
     except ValueError as ragged:
-        raise ValueError(f"labels must be a flat array with one label per sample: {ENCODE}") from ragged
+        raise ValueError(f"labels must be a flat array with one label per sample: {ENCODE}.") from ragged
 
 
 def _not_integers(labels: np.ndarray, top: str) -> str:
@@ -63,14 +65,14 @@ def _not_integers(labels: np.ndarray, top: str) -> str:
         if _is_missing(label):
             return (
                 f"label {position} is missing ({label}): drop the samples without a label, "
-                "or give each of them one"
+                "or give each of them one."
             )
     for position, label in enumerate(values):
         if not isinstance(label, int) and not (isinstance(label, float) and label.is_integer()):
-            return f"labels must be integers from 0 to {top}; found {label!r} at position {position}: {ENCODE}"
+            return f"labels must be integers from 0 to {top}; found {label!r} at position {position}: {ENCODE}."
     return (
         f"labels must be integers from 0 to {top}, and these are stored as {labels.dtype}: "
-        "convert them first, for instance with labels.astype('int64')"
+        "convert them first, for instance with labels.astype('int64')."
     )
 
 

@@ -10,29 +10,29 @@ from typing import Annotated
 
 import tyro
 
-from coteach.runs.experiment import Experiment
+from coteach.runs.experiment import Experiment, flag
 
 
 @dataclass(frozen=True)
 class Demo:
     """Compare all methods on scikit-learn's handwritten digits under two kinds of noise."""
 
-    out: Path | None = None
-    """Folder to write; must be new or empty. [default: runs/demo, numbered if taken]"""
+    out: Annotated[Path | None, flag("PATH", "runs/demo, numbered if taken")] = None
+    """Folder to write; must be new or empty."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """Seeds of the networks and of the batches, one run each."""
-    epochs: int | None = None
-    """Epochs. [default: 60]"""
+    epochs: Annotated[int | None, flag("N", "50")] = None
+    """Epochs."""
 
 
 @dataclass(frozen=True)
 class Data:
     """List the data sets, say which are there, and fetch the ones named."""
 
-    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Data sets to load, downloading what is missing. [default: only list]"""
-    data_dir: Path | None = None
-    """Folder with the published data files. [default: $COTEACH_DATA, else the user's cache]"""
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, flag("[NAME ...]", "none")] = ()
+    """Data sets to load, downloading what is missing; without a name they are only listed."""
+    data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
+    """Folder with the published data files."""
 
 
 Command = (

@@ -12,11 +12,11 @@ from coteach.networks.stack import Stack
 from coteach.rules import Batch, Rule, disagreement
 
 EVENTS = {
-    "no_disagreement": "batches in which the networks agreed on every sample, so that there was nothing to pick",
-    "nothing_kept": "batches in which the share to keep came to no sample, so that all candidates were taken",
-    "non_finite_loss": "batches with an infinite or undefined loss, which the run sat out",
-    "one_class": "networks that predict one class for the whole test set",
-    "consensus": "epochs in which the networks agreed on every training sample",
+    "no_disagreement": "batches on which the networks agreed throughout, so that there was nothing to pick",
+    "nothing_kept": "batches whose share to keep came to no sample, so that all candidates were taken",
+    "non_finite_loss": "batches with an infinite or undefined loss, which the run sat out: lower --lr",
+    "one_class": "networks that predict one class for the whole test set: if it lasts, give a longer --warmup",
+    "consensus": "epochs without any disagreement: the exchange no longer does anything",
 }
 
 

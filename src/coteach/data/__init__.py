@@ -145,7 +145,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None, **options: Any) -
     for option in options:
         if option not in known:
             others = ", ".join(other for other in known if other != "data_dir") or "none"
-            raise ValueError(f"{name} has no option {option!r}: its options are {others}")
+            raise ValueError(f"{name} has no option {option!r}: its options are {others}.")
     if "data_dir" in known:
         options["data_dir"] = data_dir
     return reader(**options)

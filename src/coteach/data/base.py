@@ -72,7 +72,7 @@ class Dataset:
         labels, test_labels = check_labels(y, n_classes), check_labels(y_test, n_classes)
         if len(np.unique(labels)) < 2:
             raise ValueError(
-                f"all training labels are {labels[0]}: a classifier needs samples of at least two classes"
+                f"all training labels are {labels[0]}: a classifier needs samples of at least two classes."
             )
         features, test_features = _check_features(x, ""), _check_features(x_test, "test ")
         check_same_length(features, labels)
@@ -80,7 +80,7 @@ class Dataset:
         if features.shape[1:] != test_features.shape[1:]:
             raise ValueError(
                 f"training samples have shape {tuple(features.shape[1:])}, test samples "
-                f"{tuple(test_features.shape[1:])}: give both the same features"
+                f"{tuple(test_features.shape[1:])}: give both the same features."
             )
         if class_names is None:
             class_names = [str(c) for c in range(1 + max(labels.max(), test_labels.max()))]
@@ -100,24 +100,24 @@ def _check_features(x: Any, what: str) -> Tensor:
         tensor = x.detach().cpu() if isinstance(x, Tensor) else torch.tensor(np.asarray(x))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"the {what}features are not an array of numbers: encode text and categories as numbers first"
+            f"the {what}features are not an array of numbers: encode text and categories as numbers first."
         ) from error
     if tensor.ndim < 2:
         raise ValueError(
             f"the {what}features have shape {tuple(tensor.shape)} but must have one row per sample: "
-            "reshape them to (samples, features)"
+            "reshape them to (samples, features)."
         )
     if tensor.numel() == 0:
-        raise ValueError(f"the {what}features are empty: hand in at least one sample with one feature")
+        raise ValueError(f"the {what}features are empty: hand in at least one sample with one feature.")
     if tensor.dtype == torch.uint8 and tensor.ndim == 4:
         return tensor.clone(memory_format=torch.contiguous_format)
     if tensor.is_complex():
-        raise ValueError(f"the {what}features are complex numbers: give their real and imaginary parts")
+        raise ValueError(f"the {what}features are complex numbers: give their real and imaginary parts.")
     tensor = tensor.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
     finite = torch.isfinite(tensor).flatten(1).all(1)
     if not finite.all():
         raise ValueError(
             f"{what}sample {int(finite.int().argmin())} has a feature that is missing, infinite or beyond "
-            "float32: fill it in or drop the sample"
+            "float32: fill it in or drop the sample."
         )
     return tensor

@@ -52,9 +52,9 @@ def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = Non
     check_name("network", name, NETWORKS)
     reads_words = name in ("news", "news_flat")
     if reads_words and (vectors is None or len(shape) != 1):
-        raise ValueError(f"{name} reads documents: give it token numbers of shape (n_tokens,) and word vectors")
+        raise ValueError(f"{name} reads documents: give it token numbers of shape (n_tokens,) and word vectors.")
     if not reads_words and vectors is not None:
-        raise ValueError(f"{name} cannot read documents: choose 'news' or 'news_flat', or give no word vectors")
+        raise ValueError(f"{name} cannot read documents: choose 'news' or 'news_flat', or give no word vectors.")
 
     options = FORMS.get(name, {}) | options
     match name:
@@ -101,4 +101,4 @@ def default_for(shape: Sequence[int], dtype_is_tokens: bool = False) -> str:
 def _check_image(name: str, shape: Sequence[int], smallest: int, largest: float, mend: str) -> None:
     """Raise a ValueError unless a sample is an image with sides in this range; `mend` is the remedy."""
     if len(shape) != 3 or min(shape[1:]) < smallest or max(shape[1:]) > largest:
-        raise ValueError(f"{name} cannot take a sample of shape {tuple(shape)}: {mend}")
+        raise ValueError(f"{name} cannot take a sample of shape {tuple(shape)}: {mend}.")

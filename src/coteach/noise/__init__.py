@@ -6,10 +6,12 @@ Light: nothing here imports torch.
 from coteach.noise.flips import corrupt
 from coteach.noise.matrices import check_matrix, pair, superclass_asymmetric, symmetric
 from coteach.noise.openset import replace_images
-from coteach.noise.record import KINDS, Noise
+from coteach.noise.record import FORMAT, KINDS, TENSORS, Noise
 
 __all__ = [
+    "FORMAT",
     "KINDS",
+    "TENSORS",
     "Noise",
     "check_matrix",
     "corrupt",

@@ -61,7 +61,7 @@ def corrupt(
     check_name("kind of noise", kind, KINDS)
     if matrix is not None and kind != "matrix":
         raise ValueError(
-            f"a matrix was given but the noise is {kind!r}: use kind 'matrix', or leave the matrix out"
+            f"a matrix was given but the noise is {kind!r}: use kind 'matrix', or leave the matrix out."
         )
     kind = "none" if kind == "clean" else kind
     random = random_state(seed)
@@ -84,32 +84,32 @@ def _nominal_matrix(kind: str, rate: Any, n_classes: Any, matrix: Any, superclas
     """Q as asked for; for instance noise the symmetric one, which is its mean over many W."""
     if kind == "matrix":
         if matrix is None:
-            raise ValueError("kind 'matrix' needs a matrix: pass matrix=Q, of shape (C, C)")
+            raise ValueError("kind 'matrix' needs a matrix: pass matrix=Q, of shape (C, C).")
         nominal = check_matrix(matrix)
     elif kind == "asymmetric":
         if superclass is None:
             raise ValueError(
-                "asymmetric noise needs the superclass of each class: pass superclass=, of shape (C,)"
+                "asymmetric noise needs the superclass of each class: pass superclass=, of shape (C,)."
             )
         nominal = superclass_asymmetric(superclass, rate)
     elif kind == "pair":
         nominal = pair(n_classes, rate)
     elif kind == "none":
         if rate not in (None, 0):
-            raise ValueError(f"noise 'none' flips no label but the rate is {rate}: set it to 0, or choose a kind")
+            raise ValueError(f"noise 'none' flips no label but the rate is {rate}: set it to 0, or choose a kind.")
         nominal = np.eye(check_n_classes(n_classes))
     else:
         nominal = symmetric(n_classes, rate)
     if n_classes not in (None, len(nominal)):
         raise ValueError(
-            f"the noise is given for {len(nominal)} classes but n_classes is {n_classes}: make them agree"
+            f"the noise is given for {len(nominal)} classes but n_classes is {n_classes}: make them agree."
         )
     return nominal
 
 
 def _infer_classes(y: np.ndarray) -> int:
     if (y == y[0]).all():
-        raise ValueError(f"all labels are {y[0]}, one class only: hand in two classes or more, or pass n_classes")
+        raise ValueError(f"all labels are {y[0]}, one class only: hand in two classes or more, or pass n_classes.")
     return int(y.max()) + 1
 
 
@@ -125,6 +125,6 @@ def _warn_if_uninformative(matrix: np.ndarray, kind: str, rate: float) -> None:
     if lost.any():
         warnings.warn(
             f"with {kind} noise at rate {rate:g} class {lost.argmax()} gets a wrong label at least as often "
-            "as its own, so the labels carry no usable information: lower the rate",
+            "as its own, so the labels carry no usable information: lower the rate.",
             stacklevel=3,
         )

@@ -12,10 +12,10 @@ SPREAD = 0.1
 def instance_rows(y: np.ndarray, n_classes: int, rate: float, features: Any, random: Any) -> np.ndarray:
     """The label probabilities of each sample, of shape (M, C)."""
     if features is None:
-        raise ValueError("instance noise needs the features: pass features=, one row per label")
+        raise ValueError("instance noise needs the features: pass features=, one row per label.")
     features = np.asarray(features)
     if features.ndim < 2 or features.dtype.kind not in "biuf" or not np.isfinite(features).all():
-        raise ValueError("features must be finite numbers, one row per label: fill or drop what is missing")
+        raise ValueError("features must be finite numbers, one row per label: fill or drop what is missing.")
     check_same_length(features, y)
     features = features.reshape(len(y), -1)
     mean = features.mean(dtype=np.float64)

@@ -40,7 +40,7 @@ def superclass_asymmetric(superclass: Any, rate: float) -> np.ndarray:
         if len(members) == 1:
             raise ValueError(
                 f"class {members[0]} is alone in superclass {group}, so it has nothing to be mistaken for: "
-                "merge superclasses, or give a matrix of your own"
+                "merge superclasses, or give a matrix of your own."
             )
         matrix[members, np.roll(members, -1)] = rate
     return matrix
@@ -51,16 +51,16 @@ def check_matrix(matrix: Any) -> np.ndarray:
     try:
         matrix = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError("the matrix must be C rows of C numbers: give probabilities only") from error
+        raise ValueError("the matrix must be C rows of C numbers: give probabilities only.") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
         raise ValueError(
-            f"the matrix must be C×C for C ≥ 2 classes, not of shape {matrix.shape}: give a row a class"
+            f"the matrix must be C×C for C ≥ 2 classes, not of shape {matrix.shape}: give a row a class."
         )
     if not np.isfinite(matrix).all() or (matrix < 0).any():
-        raise ValueError("the matrix has a negative, infinite or missing entry: give probabilities from 0 to 1")
+        raise ValueError("the matrix has a negative, infinite or missing entry: give probabilities from 0 to 1.")
     total = matrix.sum(1, keepdims=True)
     off = np.abs(total - 1).ravel()
     if off.max() > 1e-5:
         row = int(off.argmax())
-        raise ValueError(f"row {row} of the matrix sums to {total[row, 0]:g}: divide each row by its sum")
+        raise ValueError(f"row {row} of the matrix sums to {total[row, 0]:g}: divide each row by its sum.")
     return np.where(np.abs(total - 1) > 1e-12, matrix / total, matrix)

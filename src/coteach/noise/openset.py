@@ -31,11 +31,11 @@ def replace_images(
     images, outside_images = np.asarray(images), np.asarray(outside_images)
     y, rate, random = check_labels(y), check_rate(rate), random_state(seed)
     if images.ndim == 0 or outside_images.ndim == 0:
-        raise ValueError("images must be arrays with one image per row: stack them first")
+        raise ValueError("images must be arrays with one image per row: stack them first.")
     check_same_length(images, y)
     ours, theirs = (f"{i.dtype} of shape {i.shape[1:]}" for i in (images, outside_images))
     if ours != theirs:
-        raise ValueError(f"the images are {ours}, the outside images {theirs}: convert one to the other")
+        raise ValueError(f"the images are {ours}, the outside images {theirs}: convert one to the other.")
     replaced = np.zeros(len(y), dtype=bool)
     for label in np.unique(y):
         members = np.flatnonzero(y == label)
@@ -44,7 +44,7 @@ def replace_images(
     if n_replaced > len(outside_images):
         raise ValueError(
             f"{n_replaced} outside images are needed but there are {len(outside_images)}: "
-            "give more of them, or lower the rate"
+            "give more of them, or lower the rate."
         )
     new_images = images.copy()
     new_images[replaced] = outside_images[random.permutation(len(outside_images))[:n_replaced]]

@@ -60,7 +60,7 @@ class Noise:
             unfinished.replace(path)
         except OSError as error:
             unfinished.unlink(missing_ok=True)
-            raise ValueError(f"{path} cannot be written ({error.strerror}): choose another place") from error
+            raise ValueError(f"{path} cannot be written ({error.strerror}): choose another place.") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Noise":
@@ -72,8 +72,8 @@ class Noise:
             if noise._checksum() != facts["checksum"]:
                 raise ValueError("its contents do not match their checksum")
         except (SafetensorError, OSError, KeyError, ValueError) as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else error
-            raise ValueError(f"{path} is not a sound noise file ({reason}): draw and save it again") from error
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+            raise ValueError(f"{path} is not a sound noise file ({reason}): draw and save it again.") from error
         return noise
 
     def _checksum(self) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-# Okabe and Ito's colours, which most colour-blind people can tell apart; the dash tells the rest.
-COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999")
+# Okabe and Ito's colours, which most colour-blind people can tell apart, the yellow darkened for white paper.
+COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#A6A000", "#0072B2", "#D55E00", "#CC79A7", "#999999")
 DASHES = ("-", "--", ":")
 
 Curves = dict[str, dict[str, list[dict]]]  # panel → label → rows of metrics.jsonl
@@ -19,7 +19,7 @@ def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    labels = list(next(iter(panels.values())))
+    styles = line_styles(list(next(iter(panels.values()))))
     figure, axes = plt.subplots(
         2,
         len(panels),
@@ -30,14 +30,18 @@ def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
         layout="constrained",
     )
     for column, (panel, by_label) in enumerate(panels.items()):
-        for i, label in enumerate(labels):
-            colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS)]
+        for label, (colour, dash) in styles.items():
             for row, measure in enumerate((accuracy, precision)):
                 epochs, values = by_epoch(by_label[label], measure)
                 mean, spread = values.mean(0), values.std(0, ddof=1) if len(values) > 1 else 0
                 axes[row, column].plot(epochs, mean, dash, color=colour, label=label, linewidth=1.4)
                 axes[row, column].fill_between(
-                    epochs, mean - spread, mean + spread, color=colour, alpha=0.12, linewidth=0
+                    epochs,
+                    np.clip(mean - spread, 0, 100),
+                    np.clip(mean + spread, 0, 100),
+                    color=colour,
+                    alpha=0.12,
+                    linewidth=0,
                 )
         axes[0, column].set_title(panel)
         axes[1, column].set_xlabel("epoch")
@@ -54,6 +58,18 @@ def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
     for path in paths:
         figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def line_styles(labels: list[str]) -> dict[str, tuple[str, str]]:
+    """A colour for each method; its variants, "method, variant", share it and differ in the dash."""
+    variants: dict[str, list[str]] = {}
+    for label in labels:
+        variants.setdefault(label.split(",")[0], []).append(label)
+    return {
+        label: (COLOURS[i % len(COLOURS)], DASHES[k % len(DASHES)])
+        for i, same_method in enumerate(variants.values())
+        for k, label in enumerate(same_method)
+    }
 
 
 def accuracy(row: dict) -> float:

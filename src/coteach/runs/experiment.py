@@ -49,9 +49,9 @@ class Experiment:
     """Noise rate that the method is told."""
     seeds: tuple[int, ...] = (1,)
     """Seeds of the networks and of the batches, one run each."""
-    epochs: Annotated[int | None, flag("N", "the data set's, 200 in the paper")] = None
+    epochs: Annotated[int | None, flag("N", "200; 100 for openset-…, 50 for digits")] = None
     """Epochs."""
-    batch_size: Annotated[int | None, flag("N", "128; 32 for digits")] = None
+    batch_size: Annotated[int | None, flag("N", "128; 64 for digits")] = None
     """Samples of a mini-batch."""
     warmup: Annotated[int | None, flag("N", "the data set's in the paper's appendix")] = None
     """Epochs before disagreement counts."""
@@ -63,7 +63,7 @@ class Experiment:
     """Network."""
     optimizer: Annotated[Literal["adam", "sgd"] | None, flag("{adam,sgd}", "adam; sgd for openset-…")] = None
     """Optimiser."""
-    lr: Annotated[float | None, flag("X", "0.001; 0.003 for digits, 0.01 for openset-…")] = None
+    lr: Annotated[float | None, flag("X", "0.001; 0.005 for digits, 0.01 for openset-…")] = None
     """Learning rate at the start."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""

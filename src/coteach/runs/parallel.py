@@ -1,45 +1,98 @@
-"""Independent pieces of work in processes of their own, with messages back to the parent while they run."""
+"""Independent pieces of work in processes of their own, with messages back to the parent while they run.
+
+Every process has a pipe of its own, in which the news that an item is done comes after its last message.
+"""
 
 import multiprocessing
 import os
+import signal
+import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 Send = Callable[[Any], None]
+Work = Callable[[Any, Send], None]
 
-_queue: Any = None  # of a worker; set once when its process starts
 
-
-def in_processes(
-    work: Callable[[Any, Send], None], items: Iterable[Any], on_message: Send, workers: int | None = None
-) -> Iterator[Any]:
+def in_processes(work: Work, items: Iterable[Any], on_message: Send, workers: int | None = None) -> Iterator[Any]:
     """Run `work(item, send)` for every item and yield the items as they finish.
 
-    Whatever a worker sends arrives in `on_message` here. Processes are spawned, not forked: torch's threads do not
-    survive a fork.
+    Whatever a worker sends arrives in `on_message` here, before its item is yielded. The first exception is raised
+    here and ends all processes. They are spawned, not forked: torch's threads do not survive a fork.
     """
+    waiting = deque(items)
+    crew: dict[Connection, BaseProcess] = {}
+    at_work: dict[Connection, Any] = {}
+
+    def hand_out(pipe: Connection) -> None:
+        if waiting:
+            at_work[pipe] = waiting.popleft()
+            pipe.send(at_work[pipe])
+
+    try:
+        for _ in range(min(workers or os.cpu_count() or 1, len(waiting))):
+            pipe, process = _start(work)
+            crew[pipe] = process
+            hand_out(pipe)
+        while at_work:
+            for pipe in wait(list(at_work)):
+                assert isinstance(pipe, Connection)
+                kind, content = _receive(pipe, crew[pipe], at_work[pipe])
+                if kind == "message":
+                    on_message(content)
+                elif kind == "failed":
+                    raise content
+                else:
+                    item = at_work.pop(pipe)
+                    hand_out(pipe)
+                    yield item
+    finally:
+        for process in crew.values():
+            process.terminate()
+        for pipe, process in crew.items():
+            process.join()
+            pipe.close()
+
+
+def _start(work: Work) -> tuple[Connection, BaseProcess]:
     context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    workers = workers or os.cpu_count() or 1
-    with ProcessPoolExecutor(workers, context, initializer=_start, initargs=(queue,)) as pool:
-        pending = {pool.submit(_do, work, item): item for item in items}
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+    process.start()
+    theirs.close()  # so that the end of the process is the end of the pipe
+    return ours, process
+
+
+def _receive(pipe: Connection, process: BaseProcess, item: Any) -> tuple[str, Any]:
+    try:
+        return pipe.recv()
+    except (EOFError, ConnectionResetError):
+        process.join()
+        raise RuntimeError(f"the process at work on {item!r} died with exit code {process.exitcode}.") from None
+
+
+def _serve(work: Work, pipe: Connection) -> None:
+    """In the process: item after item, until the parent ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    while True:
+        item = pipe.recv()
         try:
-            while pending:
-                done, _ = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
-                while not queue.empty():
-                    on_message(queue.get())
-                for future in done:
-                    future.result()
-                    yield pending.pop(future)
-        finally:
-            pool.shutdown(cancel_futures=True)
+            work(item, lambda message: pipe.send(("message", message)))
+            pipe.send(("done", None))
+        except Exception as error:
+            error.add_note(f"In the process at work on {item!r}:\n{traceback.format_exc()}")
+            pipe.send(("failed", _portable(error)))
 
 
-def _start(queue: Any) -> None:
-    global _queue
-    _queue = queue
-
-
-def _do(work: Callable[[Any, Send], None], item: Any) -> None:
-    work(item, _queue.put)
+def _portable(error: Exception) -> Exception:
+    """The exception, or its words where it cannot travel between processes."""
+    try:
+        return ForkingPickler.loads(ForkingPickler.dumps(error))
+    except Exception:
+        words = RuntimeError(f"{type(error).__name__}: {error}")
+        words.__notes__ = error.__notes__
+        return words

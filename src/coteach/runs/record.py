@@ -40,7 +40,7 @@ class Record:
         for event, count in row["events"].items():
             if event not in self.told:
                 self.told.add(event)
-                self.say(f"seed {row['seed']}, epoch {row['epoch']}: {count} {EVENTS[event]}")
+                self.say(f"seed {row['seed']}, epoch {row['epoch']}: {event} × {count} ({EVENTS[event]})")
 
 
 def summarise(
