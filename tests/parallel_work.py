@@ -1,6 +1,7 @@
 """Pieces of work for processes of their own; light, since every process imports it anew."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def raise_unreceivable(message, send):
 
 def die(code, send):
     os._exit(code)
+
+
+def press_ctrl_c(item, send):
+    signal.raise_signal(signal.SIGINT)
+    send("still here")
 
 
 def act(item, send):

@@ -58,7 +58,9 @@ def test_no_items_and_no_messages():
     assert list(in_processes(work.nothing, iter("ab"), pytest.fail, 1)) == ["a", "b"]
 
 
-@pytest.mark.parametrize("error", [ValueError("the rate is 2"), KeyError("x"), OSError(28, "No space left on device")])
+@pytest.mark.parametrize(
+    "error", [ValueError("the rate is 2"), KeyError("x"), OSError(28, "No space left on device")]
+)
 def test_an_exception_reaches_the_parent_as_it_was(error):
     heard: list[str] = []
     with pytest.raises(type(error)) as raised:
@@ -76,8 +78,14 @@ def test_an_exception_that_cannot_travel_is_told_in_words(raise_it):
 
 
 def test_a_process_that_dies_is_told():
-    with pytest.raises(RuntimeError, match="exit code 3"):
+    with pytest.raises(RuntimeError, match="at work on 3 died with exit code 3"):
         list(in_processes(work.die, [3], pytest.fail, 1))
+
+
+def test_ctrl_c_is_left_to_the_parent():
+    heard: list[str] = []
+    assert list(in_processes(work.press_ctrl_c, [1], heard.append, 1)) == [1]
+    assert heard == ["still here"]
 
 
 def pids_of(folder, *roles: str) -> list[int]:

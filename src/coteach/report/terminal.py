@@ -92,9 +92,10 @@ def data_command(names: tuple[str, ...], data_dir: Path | None) -> None:
             soft_wrap=True,
         )
     if not names:
+        home = data.data_home(data_dir)
         table = Table("data set", "what it is", "where", box=None, pad_edge=False)
         for status in data.status(data_dir):
-            where = status.found or status.note
+            where = (status.found or status.note).replace(f"{home}/", "")
             table.add_row(status.name, data.DATASETS[status.name].what, where)
-        console.print(f"data folder: {data.data_home(data_dir)}", soft_wrap=True)
+        console.print(f"data folder: {home}", soft_wrap=True)
         console.print(table)

@@ -5,6 +5,7 @@ Every process has a pipe of its own, in which the news that an item is done come
 
 import multiprocessing
 import os
+import reprlib
 import signal
 import traceback
 from collections import deque
@@ -39,8 +40,7 @@ def in_processes(work: Work, items: Iterable[Any], on_message: Send, workers: in
             crew[pipe] = process
             hand_out(pipe)
         while at_work:
-            for pipe in wait(list(at_work)):
-                assert isinstance(pipe, Connection)
+            for pipe in set(at_work).intersection(wait(at_work)):
                 kind, content = _receive(pipe, crew[pipe], at_work[pipe])
                 if kind == "message":
                     on_message(content)
@@ -72,7 +72,9 @@ def _receive(pipe: Connection, process: BaseProcess, item: Any) -> tuple[str, An
         return pipe.recv()
     except (EOFError, ConnectionResetError):
         process.join()
-        raise RuntimeError(f"the process at work on {item!r} died with exit code {process.exitcode}.") from None
+        raise RuntimeError(
+            f"the process at work on {reprlib.repr(item)} died with exit code {process.exitcode}."
+        ) from None
 
 
 def _serve(work: Work, pipe: Connection) -> None:
@@ -84,7 +86,7 @@ def _serve(work: Work, pipe: Connection) -> None:
             work(item, lambda message: pipe.send(("message", message)))
             pipe.send(("done", None))
         except Exception as error:
-            error.add_note(f"In the process at work on {item!r}:\n{traceback.format_exc()}")
+            error.add_note(f"In its process:\n{traceback.format_exc()}")
             pipe.send(("failed", _portable(error)))
 
 

@@ -1,0 +1,140 @@
+"""Figures: the numbers behind the lines, and files in which every label can be read."""
+
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coteach.report.demo import VARIANTS
+from coteach.report.figures import accuracy, by_epoch, curves, precision
+
+
+def rows_of(seeds, n_epochs, value=lambda seed, epoch: 0.5, without_precision=()):
+    return [
+        {
+            "seed": seed,
+            "epoch": epoch,
+            "test_accuracy": [value(seed, epoch), value(seed, epoch) / 2],
+            "label_precision": None if epoch in without_precision else value(seed, epoch) / 4,
+        }
+        for seed in seeds
+        for epoch in range(1, n_epochs + 1)
+    ]
+
+
+@pytest.fixture
+def figure(monkeypatch):
+    """The figure that `curves` makes, kept open for a look at it."""
+    close = plt.close
+    monkeypatch.setattr(plt, "close", lambda figure: None)
+    yield plt.gcf
+    close("all")
+
+
+def texts(path) -> set[str]:
+    return {element.text or "" for element in ElementTree.parse(path).iter() if element.tag.endswith("}text")}
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=4, unique=True),
+    st.integers(1, 6),
+    st.randoms(use_true_random=False),
+)
+def test_by_epoch_is_a_table_of_seeds_and_epochs(seeds, n_epochs, random):
+    rows = rows_of(seeds, n_epochs, lambda seed, epoch: seed + epoch / 100)
+    random.shuffle(rows)
+    epochs, values = by_epoch(rows, lambda row: row["test_accuracy"][0])
+    assert epochs == list(range(1, n_epochs + 1))
+    np.testing.assert_array_equal(values, [[seed + epoch / 100 for epoch in epochs] for seed in sorted(seeds)])
+
+
+def test_the_measures_are_percentages():
+    assert accuracy({"test_accuracy": [0.5, 0.75]}) == 62.5
+    assert accuracy({"test_accuracy": [0.25]}) == 25
+    assert precision({"label_precision": 0.75}) == 75
+    assert np.isnan(precision({"label_precision": None}))
+
+
+def test_lines_are_means_and_bands_standard_deviations_over_the_seeds(figure, tmp_path):
+    def value(seed, epoch):
+        return {3: 0.5, 5: 0.7, 8: 0.6}[seed] + epoch / 100
+
+    curves({"pair": {"a": rows_of([3, 5, 8], 4, value)}}, [tmp_path / "figure.png"])
+    for ax, part in zip(figure().axes, (0.75, 0.25), strict=True):
+        by_seed = [[100 * part * value(seed, epoch) for epoch in (1, 2, 3, 4)] for seed in (3, 5, 8)]
+        (line,), (band,) = ax.lines, ax.collections
+        mean, spread = np.mean(by_seed, 0), np.std(by_seed, 0, ddof=1)
+        np.testing.assert_array_equal(line.get_xdata(), [1, 2, 3, 4])
+        np.testing.assert_allclose(line.get_ydata(), mean)
+        corners = band.get_paths()[0].vertices
+        for epoch in (1, 2, 3, 4):
+            ends = corners[corners[:, 0] == epoch, 1]
+            low_high = mean[epoch - 1] - spread[epoch - 1], mean[epoch - 1] + spread[epoch - 1]
+            np.testing.assert_allclose((ends.min(), ends.max()), low_high)
+
+
+def test_no_band_leaves_the_percentages(figure, tmp_path):
+    def value(seed, epoch):
+        return (1.3, 0.0)[seed]  # 97.5 % and 0 % of accuracy: one standard deviation is 69
+
+    curves({"pair": {"a": rows_of([0, 1], 3, value)}}, [tmp_path / "figure.png"])
+    corners = figure().axes[0].collections[0].get_paths()[0].vertices
+    assert (corners[:, 1].min(), corners[:, 1].max()) == (0, 100)
+
+
+@pytest.mark.parametrize("labels", [VARIANTS, ["a", "b", "a, one", "b, one", "a, two"]])
+def test_every_line_can_be_told_from_the_others(labels, figure, tmp_path):
+    curves({"pair": {label: rows_of([1], 3) for label in labels}}, [tmp_path / "figure.png"])
+    for ax in figure().axes:
+        assert sorted(line.get_label() for line in ax.lines) == sorted(labels)
+        assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == len(labels)
+        colours = {line.get_label(): line.get_color() for line in ax.lines}
+        for label, colour in colours.items():
+            assert colour == colours[label.split(",")[0]], "a variant has the colour of its method"
+
+
+def test_every_word_can_be_read_in_every_format(tmp_path):
+    labels = ["standard", "coteaching_plus, authors", "jocor"]
+    panels = {noise: {label: rows_of([1, 2], 5) for label in labels} for noise in ("pair 45 %", "symmetric 50 %")}
+    png, svg = tmp_path / "figure.png", tmp_path / "figure.svg"
+    with plt.rc_context({"svg.fonttype": "none"}):
+        curves(panels, [png, svg], "digits, mean of 2 seeds")
+    assert png.read_bytes().startswith(b"\x89PNG\r\n")
+    words = {*labels, *panels, "test accuracy (%)", "label precision (%)", "epoch", "digits, mean of 2 seeds"}
+    assert words <= texts(svg)
+    assert plt.get_fignums() == [], "figures pile up"
+
+
+def test_every_panel_shows_its_own_rows(figure, tmp_path):
+    panels = {
+        "low": {"a": rows_of([1], 2, lambda *_: 0.2), "b": rows_of([1], 2, lambda *_: 0.4)},
+        "high": {"b": rows_of([1], 2, lambda *_: 0.8), "a": rows_of([1], 2, lambda *_: 0.6)},
+    }
+    curves(panels, [tmp_path / "figure.png"])
+    top = {
+        ax.get_title(): {line.get_label(): line.get_ydata()[0] for line in ax.lines} for ax in figure().axes[:2]
+    }
+    for panel, values in {"low": (0.2, 0.4), "high": (0.6, 0.8)}.items():
+        assert top[panel] == pytest.approx({"a": 75 * values[0], "b": 75 * values[1]})
+
+
+@pytest.mark.parametrize("seeds", [[1], [1, 2]])
+@pytest.mark.parametrize("without", [[1, 2, 3], range(1, 201)])
+def test_gaps_and_different_lengths(seeds, without, figure, tmp_path):
+    panels = {
+        noise: {"paper": rows_of(seeds, 200, without_precision=without), "authors": rows_of(seeds, 199)}
+        for noise in ("pair", "symmetric")
+    }
+    svg = tmp_path / "figure.svg"
+    with plt.rc_context({"svg.fonttype": "none"}):
+        curves(panels, [svg])
+    assert {"paper", "authors", *panels} <= texts(svg)
+    for ax in figure().axes:
+        assert [len(line.get_xdata()) for line in ax.lines] == [200, 199]
+    for ax in figure().axes[2:]:
+        gaps = np.isnan(ax.lines[0].get_ydata())
+        assert (np.flatnonzero(gaps) + 1).tolist() == list(without)
+        assert not np.isnan(ax.lines[1].get_ydata()).any()
