@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_train import PLAN, opinionated, problem, run_fit
 
 from coteach.fidelity import AUTHORS, PAPER, SWITCHES, Fidelity, parse
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs.experiment import Experiment
+from tiny import PLAN, opinionated, problem, run_fit
 
 # ---- the word -------------------------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ def test_the_two_names():
         ("papers", "begin with"),
         ("+floor", "begin with"),
         ("floor", "begin with"),
-        ("paper+", "no switch ''"),
+        ("paper+", "no fidelity switch ''"),
         ("paper+flor", "did you mean 'floor'"),
         ("authors-Rescue", "did you mean 'rescue'"),
         ("paper floor", "begin with"),
@@ -98,9 +98,7 @@ def weights(method: str, plan: Plan, fidelity: str, build=None) -> torch.Tensor:
 def test_a_switch_alone_changes_the_training(switch):
     method, plan = IN_THE_TRAINER[switch]
     build = {"build": opinionated} if switch == "rescue" else {}
-    assert not torch.equal(
-        weights(method, plan, "paper", build), weights(method, plan, f"paper+{switch}", build)
-    )
+    assert not torch.equal(weights(method, plan, "paper", build), weights(method, plan, f"paper+{switch}", build))
     assert not torch.equal(
         weights(method, plan, "authors", build), weights(method, plan, f"authors-{switch}", build)
     )

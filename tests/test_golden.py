@@ -1,6 +1,7 @@
 """Golden files: what every network picked and lost in the first steps of a tiny run, per method and fidelity.
 
-A refactor leaves the picks exactly and the losses to 1e-9. A change that is meant to change results writes them anew:
+A refactor leaves the picks exactly and the losses to 1e-9. A change that is meant to change results writes them
+anew:
 
     COTEACH_REGENERATE_GOLDEN=1 python -m pytest tests/test_golden.py
 
@@ -111,8 +112,7 @@ def recorded(method: Method, plan: Plan, build: Callable[[], nn.Module] = networ
 def as_text(record: dict) -> str:
     """A line for each step."""
     lists = [
-        f'"{name}": [\n' + ",\n".join(json.dumps(item) for item in items) + "\n]"
-        for name, items in record.items()
+        f'"{name}": [\n' + ",\n".join(json.dumps(item) for item in items) + "\n]" for name, items in record.items()
     ]
     return "{" + ",\n".join(lists) + "}\n"
 

@@ -34,8 +34,7 @@ PLAIN = {
     "mae": lambda scores, y: sum(abs((k == y) - p) for k, p in enumerate(softmax(scores))),
     "gce": lambda scores, y: (1 - softmax(scores)[y] ** 0.7) / 0.7,
     "sce": lambda scores, y: (
-        -0.1 * math.log(softmax(scores)[y])
-        - sum(p * (0 if k == y else -4) for k, p in enumerate(softmax(scores)))
+        -0.1 * math.log(softmax(scores)[y]) - sum(p * (0 if k == y else -4) for k, p in enumerate(softmax(scores)))
     ),
 }
 
@@ -115,7 +114,7 @@ def test_forward_corrected_is_minus_log_of_p_times_t(seed):
     found = forward_corrected(cross_entropy, transition_RCC)(logits_NRBC, target_NRB)
     for n, r, b in np.ndindex(2, 3, 5):
         p = softmax(logits_NRBC[n, r, b].tolist())
-        y = target_NRB[n, r, b].item()
+        y = int(target_NRB[n, r, b])
         noisy = sum(p[i] * transition_RCC[r, i, y].item() for i in range(4))
         assert found[n, r, b].item() == pytest.approx(-math.log(noisy), abs=1e-12)
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import oracle
 import pytest
 import torch
 from hypothesis import given
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
+import oracle
 from coteach import rules
 from coteach.fidelity import AUTHORS
 from coteach.methods import METHODS

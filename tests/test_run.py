@@ -160,6 +160,12 @@ def test_the_noise_seed_is_apart_from_the_networks_seed(tmp_path, dataset):
     assert noise("a") == noise("b", seeds=(7,)) != noise("c", noise_seed=1)
 
 
+def test_the_first_training_of_f_correction_can_be_cut_short(tmp_path, dataset):
+    run(experiment(tmp_path, method="f_correction", estimate_epochs=2), dataset, say=silent)
+    assert [row["epoch"] for row in read_rows(tmp_path / "run" / "estimate.jsonl")] == [1, 1, 2, 2]
+    assert len(read_rows(tmp_path / "run" / "metrics.jsonl")) == 6
+
+
 def test_a_matrix_of_ones_own(tmp_path, dataset):
     (tmp_path / "q.txt").write_text("0.6 0.4 0\n0 1 0\n0 0.2 0.8\n")
     run(experiment(tmp_path, noise="matrix", matrix=tmp_path / "q.txt"), dataset, say=silent)
@@ -211,6 +217,7 @@ def test_an_overflow_is_an_event_not_a_crash(tmp_path, dataset):
         ({"ramp": 4}, "only 3 epochs"),
         ({"warmup": 3}, "leaves none of the 3 epochs"),
         ({"warmup": -1}, "warmup is -1"),
+        ({"method": "f_correction", "estimate_epochs": 4}, "only 3 epochs"),
         ({"lr": 0.0}, "learning rate above 0"),
         ({"seeds": ()}, "no seeds"),
         ({"seeds": (1, 1)}, "repeat"),

@@ -71,9 +71,7 @@ def test_keep_rate_of_type_2_is_the_authors_comment(tau):
     """Row 17: linspace(τ, 2τ) over what the ramp leaves of the array."""
     forget = authors_forget_rate(tau, 10, 200)
     forget[10:] = np.linspace(tau, 2 * tau, 190)
-    found = [
-        schedules.keep_rate(e, tau, 10, 200, ramp_from_zero=True, linear_type2=True) for e in range(1, 200)
-    ]
+    found = [schedules.keep_rate(e, tau, 10, 200, ramp_from_zero=True, linear_type2=True) for e in range(1, 200)]
     np.testing.assert_allclose(found, 1 - forget[1:], atol=1e-14)
 
 

@@ -45,6 +45,7 @@ def make(name: str, **options) -> Stack:
 
 def moved(stack: Stack, steps: int = 3) -> tuple[Tensor, Tensor]:
     """Some training steps: the last logits and gradient, with the buffers left behind in the stack."""
+    logits = gradient = torch.empty(0)
     for step in range(steps):
         logits = stack(inputs(step))
         gradient = stack.gradient((logits.square() * torch.arange(1, C + 1)).sum())
@@ -53,6 +54,7 @@ def moved(stack: Stack, steps: int = 3) -> tuple[Tensor, Tensor]:
 
 
 def moved_plainly(networks: list[list[nn.Module]], steps: int = 3) -> tuple[Tensor, Tensor]:
+    logits: list[list[Tensor]] = []
     for step in range(steps):
         x = inputs(step)
         logits = [[network(x[n, r]) for r, network in enumerate(row)] for n, row in enumerate(networks)]
@@ -60,9 +62,8 @@ def moved_plainly(networks: list[list[nn.Module]], steps: int = 3) -> tuple[Tens
             for r, network in enumerate(row):
                 network.zero_grad()
                 (logits[n][r].square() * torch.arange(1, C + 1)).sum().backward()
-                with torch.no_grad():
-                    for parameter in network.parameters():
-                        parameter -= 0.01 * parameter.grad
+                for parameter in network.parameters():
+                    parameter.data.sub_(parameter.grad, alpha=0.01)
     gradient = [[torch.cat([p.grad.flatten() for p in m.parameters()]) for m in row] for row in networks]
     logits_NRBC = torch.stack([torch.stack(row) for row in logits]).detach()
     return logits_NRBC, torch.stack([torch.stack(row) for row in gradient])
@@ -119,7 +120,7 @@ def test_a_network_is_a_copy():
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
-    assert stack.network(1, 2)[0].weight.any()
+    assert stack.network(1, 2).get_parameter("0.weight").any()
 
 
 def test_networks_and_runs_and_generations_start_apart():
@@ -143,7 +144,9 @@ def test_initialisation_is_torchs_default_and_leaves_its_generator_alone():
     state = torch.random.get_rng_state()
     stack = Stack(mlp, SEEDS, N)
     assert torch.equal(state, torch.random.get_rng_state())
-    weight = torch.stack([stack.network(n, r)[0].weight for n in range(N) for r in range(len(SEEDS))])
+    weight = torch.stack(
+        [stack.network(n, r).get_parameter("0.weight") for n in range(N) for r in range(len(SEEDS))]
+    )
     assert weight.abs().max() <= F**-0.5  # uniform in ±1/√fan-in
     assert weight.abs().max() > 0.9 * F**-0.5
 

@@ -114,7 +114,8 @@ def cotraining(plan: Plan) -> list[Phase]:
 
 def f_correction(plan: Plan) -> list[Phase]:
     """Estimate, then correct: a standard training to read Q̂ off, then a fresh one with the corrected loss."""
-    return [*standard(plan), *f_correction_known(plan, "estimated")]
+    estimate = range(1, (plan.estimate_epochs or plan.epochs) + 1)
+    return [replace(standard(plan)[0], epochs=estimate), *f_correction_known(plan, "estimated")]
 
 
 def f_correction_known(plan: Plan, transition: str = "known") -> list[Phase]:

@@ -19,6 +19,10 @@ from coteach.runs.recipes import Recipe, recipe
 OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 
 
+# Flags that go into the plan as they are.
+GIVEN = ("batch_size", "warmup", "ramp", "keep_type", "optimizer", "lr", "loss", "estimate_epochs")
+
+
 def flag(metavar: str, default: str) -> Any:
     """How a flag whose default depends on the others looks in the help."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
@@ -59,6 +63,8 @@ class Experiment:
     """E_k, the epochs over which λ falls to 1 - τ."""
     keep_type: Annotated[Literal[1, 2] | None, flag("{1,2}", "1; 2 for openset-…")] = None
     """λ of type 1 (stays) or 2 (goes on falling)."""
+    estimate_epochs: Annotated[int | None, flag("N", "as many as the second has")] = None
+    """Epochs of f_correction's first training, from which it estimates how labels flip."""
     network: Annotated[str | None, flag("NAME", "the paper's for the data set")] = None
     """Network."""
     optimizer: Annotated[Literal["adam", "sgd"] | None, flag("{adam,sgd}", "adam; sgd for openset-…")] = None
@@ -91,7 +97,7 @@ class Experiment:
                 raise ValueError(
                     f"{name} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %."
                 )
-        for name in ("epochs", "batch_size", "ramp"):
+        for name in ("epochs", "batch_size", "ramp", "estimate_epochs"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}: give a whole number of at least 1.")
@@ -146,6 +152,10 @@ class Experiment:
             raise ValueError(
                 f"ramp is {self.ramp} but there are only {epochs} epochs: give a ramp of at most {epochs}."
             )
+        if self.estimate_epochs is not None and self.estimate_epochs > epochs:
+            raise ValueError(
+                f"estimate_epochs is {self.estimate_epochs} but there are only {epochs} epochs: give at most {epochs}."
+            )
         if self.warmup and self.warmup >= epochs:
             raise ValueError(
                 f"a warm-up of {self.warmup} leaves none of the {epochs} epochs: give at most {epochs - 1}."
@@ -154,11 +164,7 @@ class Experiment:
         if fidelity.warmup_short:
             usual = replace(usual, warmup=max(usual.warmup - 1, 0))
         usual, notes = shrunk(usual, epochs / recipe.epochs)
-        given: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("batch_size", "warmup", "ramp", "keep_type", "optimizer", "lr", "loss")
-            if getattr(self, name) is not None
-        }
+        given: dict[str, Any] = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         return replace(usual, **given), [note for note in notes if note.split()[0] not in given]
 
 

@@ -1,0 +1,115 @@
+"""A problem small enough to be trained in a tenth of a second, in float64, and networks for it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from coteach.fidelity import AUTHORS, PAPER
+from coteach.methods import Method
+from coteach.plan import Plan
+from coteach.train import Problem, Training, fit
+
+F, C = 8, 3
+PLAN = Plan(epochs=6, batch_size=16, warmup=2, ramp=3, lr=0.01, decay_start=3)
+FIDELITIES = {"paper": PAPER, "authors": AUTHORS}
+
+
+def problem(n: int = 60, n_test: int = 40, runs: int = 3, flips: float = 0.3) -> Problem:
+    """Three clouds that overlap; each run has its own wrong labels, noise rate and seed."""
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(C, F, generator=generator, dtype=torch.float64)
+    truth = torch.randint(0, C, (n + n_test,), generator=generator)
+    x = centres[truth] + torch.randn(n + n_test, F, generator=generator, dtype=torch.float64)
+    wrong_RM = torch.rand(runs, n, generator=generator) < flips
+    y_RM = torch.where(wrong_RM, (truth[:n] + 1) % C, truth[:n])
+    return Problem(
+        x_M=x[:n],
+        y_RM=y_RM,
+        x_test=x[n:],
+        y_test=truth[n:],
+        n_classes=C,
+        noise_rates=[0.3, 0.45, 0.2][:runs],
+        seeds=[1, 2, 30][:runs],
+        clean_RM=~wrong_RM,
+        matrix_RCC=torch.stack([(1 - f) * torch.eye(C) + f / C for f in (0.3, 0.4, 0.5)][:runs]).double(),
+    )
+
+
+def one_run(p: Problem, run: int) -> Problem:
+    only = slice(run, run + 1)
+    return replace(
+        p,
+        y_RM=p.y_RM[only],
+        noise_rates=p.noise_rates[only],
+        seeds=p.seeds[only],
+        clean_RM=p.clean_RM[only],
+        matrix_RCC=None if p.matrix_RCC is None else p.matrix_RCC[only],
+    )
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(F, 10), nn.ReLU(), nn.Linear(10, C))
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(F, 10), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, C))
+
+
+def convolutional() -> nn.Module:
+    """On the same eight numbers, as an image of 2 × 4."""
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 2, 4)),
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32, C),
+    )
+
+
+def opinionated() -> nn.Module:
+    """Predicts class 0 for everything, whatever its seed: no two of them disagree."""
+    network = mlp()
+    with torch.no_grad():
+        network[2].bias.copy_(torch.tensor([30.0, 0.0, 0.0]))
+    return network
+
+
+def run_fit(
+    p: Problem, method: Method, plan: Plan, build: Callable[[], nn.Module] = mlp, batched: bool | None = None
+) -> tuple[Training, list[list[dict]]]:
+    """The training, and for each run its rows, one an epoch."""
+    epochs: list[list[dict]] = []
+    training = fit(
+        p,
+        method,
+        plan,
+        build,
+        dtype=torch.float64,
+        batched=batched,
+        on_epoch=lambda epoch: epochs.append(epoch.rows),
+    )
+    return training, [list(rows) for rows in zip(*epochs, strict=True)]
+
+
+def assert_same_rows(found: list[dict], expected: list[dict]) -> None:
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.keys() == theirs.keys()
+        assert mine["events"] == theirs["events"], mine["epoch"]
+        for key in mine.keys() - {"events"}:
+            assert mine[key] == pytest.approx(theirs[key], abs=1e-9), (mine["epoch"], key)
+
+
+def assert_same_weights(found: nn.Module, expected: nn.Module) -> None:
+    mine, theirs = found.state_dict(), expected.state_dict()
+    assert mine.keys() == theirs.keys()
+    for key in mine:
+        torch.testing.assert_close(mine[key], theirs[key], rtol=1e-9, atol=1e-9)
+
+
+def events(rows: list[list[dict]]) -> set[str]:
+    return {event for run in rows for row in run for event in row["events"]}
