@@ -40,8 +40,7 @@ def write_idx(path: Path, values: np.ndarray) -> Path:
 def cifar_bytes(labels: np.ndarray, images: np.ndarray) -> bytes:
     """CIFAR's binary format, image by image: the label bytes, then 1,024 red, green and blue bytes each."""
     return b"".join(
-        bytes(np.atleast_1d(label).tolist()) + image.tobytes()
-        for label, image in zip(labels, images, strict=True)
+        bytes(np.atleast_1d(label).tolist()) + image.tobytes() for label, image in zip(labels, images, strict=True)
     )
 
 

@@ -75,10 +75,8 @@ def stages(name: str, plan: Plan) -> list[Stage]:
                 Stage(every, oracle.jocor, joint(SAMPLE_LOSSES[plan.loss or "cross_entropy"], plan.joint_weight))
             ]
         case "f_correction":
-            return [
-                Stage(every, oracle.standard, loss),
-                Stage(every, oracle.standard, loss, fresh="estimated"),
-            ]
+            estimate = every if plan.estimate_epochs is None else range(1, plan.estimate_epochs + 1)
+            return [Stage(estimate, oracle.standard, loss), Stage(every, oracle.standard, loss, fresh="estimated")]
         case "f_correction_known":
             return [Stage(every, oracle.standard, loss, fresh="known")]
     return [taken_over(phase) for phase in METHODS[name].phases(plan)]
@@ -101,10 +99,11 @@ def taken_over(phase: Phase) -> Stage:
         return bool(phase.rule.without_share(batch(o)))
 
     def weight(n_picked: int, n_batch: int) -> float:
-        return phase.weigh(torch.arange(n_batch)[None, None] < n_picked).max().item()
+        picked = (torch.arange(n_batch) < n_picked).double()[None, None]
+        return phase.weigh(picked).max().item()
 
     return Stage(
-        phase.epochs, rule, losses, weight, phase.own_labels, phase.rescue, phase.transition, nothing_kept
+        phase.epochs, rule, losses, weight, phase.own_labels, phase.rescue, phase.corrected_by, nothing_kept
     )
 
 

@@ -132,9 +132,7 @@ def resized_by_interpolate(image: Tensor, u: list[float], size: int) -> Tensor:
     return out.flip(2) if u[22] < 0.5 else out
 
 
-@given(
-    seed=st.integers(0, 10**6), height=st.integers(2, 40), width=st.integers(2, 40), size=st.integers(1, 40)
-)
+@given(seed=st.integers(0, 10**6), height=st.integers(2, 40), width=st.integers(2, 40), size=st.integers(1, 40))
 @example(seed=0, height=64, width=64, size=56)
 @example(seed=0, height=4, width=40, size=7)  # hardly any try fits: the central part
 @example(seed=0, height=40, width=4, size=7)

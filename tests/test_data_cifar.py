@@ -35,8 +35,7 @@ def ten():
 def hundred():
     parts = {name: (np.arange(n) % 100, images(n)) for name, n in HUNDRED.items()}
     files = {
-        name: cifar_bytes(np.column_stack([fine // 5, fine]), pixels)
-        for name, (fine, pixels) in parts.items()
+        name: cifar_bytes(np.column_stack([fine // 5, fine]), pixels) for name, (fine, pixels) in parts.items()
     }
     return parts, files
 

@@ -92,9 +92,7 @@ def test_without_a_network_the_user_is_told_where_to_put_the_file(tmp_path):
 
 
 def test_a_file_that_no_program_may_download_names_the_place(tmp_path):
-    with pytest.raises(
-        ValueError, match="Imagenet32_train_npz.zip cannot be downloaded .*: ask for an account"
-    ):
+    with pytest.raises(ValueError, match="Imagenet32_train_npz.zip cannot be downloaded .*: ask for an account"):
         fetch.find_or_fetch("imagenet32", tmp_path)
 
 

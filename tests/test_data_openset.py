@@ -30,8 +30,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(cifar, "CIFAR10", replace(cifar.CIFAR10, rows=TEN))
     monkeypatch.setattr(cifar, "CIFAR100", replace(cifar.CIFAR100, rows=HUNDRED))
     files = {
-        f"cifar-10-batches-bin/{name}": cifar_bytes(np.arange(n) % 10, images(n, 10))
-        for name, n in TEN.items()
+        f"cifar-10-batches-bin/{name}": cifar_bytes(np.arange(n) % 10, images(n, 10)) for name, n in TEN.items()
     }
     for name, n in HUNDRED.items():
         fine = np.arange(n) % 100

@@ -58,9 +58,7 @@ def test_images_and_labels(tmp_path, monkeypatch, files, where):
     assert (data.x_train.dtype, tuple(data.x_train.shape)) == (torch.uint8, (9, 3, 64, 64))
     assert np.array_equal(data.x_train, np.stack([decoded(files[name]) for name in names]))
     assert data.y_train.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert np.array_equal(
-        data.x_test, np.stack([decoded(files[f"val/images/val_{i}.JPEG"]) for i in range(6)])
-    )
+    assert np.array_equal(data.x_test, np.stack([decoded(files[f"val/images/val_{i}.JPEG"]) for i in range(6)]))
     assert data.y_test.tolist() == [2, 0, 1, 2, 0, 1]
 
 

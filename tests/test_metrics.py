@@ -129,6 +129,12 @@ class Step:
     keep: list[Fraction]
     weight_NRB: torch.Tensor
     clean_RB: torch.Tensor
+    sat_out_NR: torch.Tensor  # because of a gradient that is not finite, though the loss is
+
+    @property
+    def sound_NR(self) -> torch.Tensor:
+        losses = torch.where(self.weight_NRB > 0, self.seen.loss_NRB, 0).sum(-1)
+        return losses.isfinite() & ~self.sat_out_NR
 
 
 @st.composite
@@ -145,7 +151,8 @@ def epochs(draw, networks=2):
         keep = draw(st.lists(st.sampled_from(KEEPS), min_size=runs, max_size=runs))
         keep_R1 = torch.tensor([[float(k)] for k in keep], dtype=torch.float64)
         logits = nn.functional.one_hot(peak, CLASSES).double()
-        steps.append(Step(Batch(logits, loss, keep_R1, round_up), keep, weight, clean))
+        sat_out = torch.from_numpy(draw(arrays(bool, shape[:2])))
+        steps.append(Step(Batch(logits, loss, keep_R1, round_up), keep, weight, clean, sat_out))
     return steps
 
 
@@ -164,14 +171,15 @@ def plain_count(rule, steps, run):
         is_clean = step.clean_RB[run].tolist()
         spoilt = False
         for n in range(n_networks):
+            clean += sum(is_clean)
             picked = [i for i, weight in enumerate(step.weight_NRB[n, run].tolist()) if weight > 0]
+            loss = sum(opinions.losses[n][i] for i in picked)
+            if step.sat_out_NR[n, run] or not math.isfinite(loss):
+                spoilt = True
+                continue
             learnt += len(picked)
             learnt_clean += sum(is_clean[i] for i in picked)
-            clean += sum(is_clean)
-            if picked:
-                loss = sum(opinions.losses[n][i] for i in picked) / len(picked)
-                spoilt |= not math.isfinite(loss)
-                losses += [loss] if math.isfinite(loss) else []
+            losses += [loss / len(picked)] if picked else []
         shares.append(len(oracle.disagreement(opinions)) / n_samples)
         events["non_finite_loss"] += spoilt
         events["no_disagreement"] += not oracle.candidates(rule, opinions)
@@ -191,7 +199,7 @@ def tallied(name, steps):
     networks, runs, _ = steps[0].weight_NRB.shape
     tally = Tally(runs, "cpu")
     for step in steps:
-        tally.count(step.seen, getattr(rules, name), step.weight_NRB, step.clean_RB)
+        tally.count(step.seen, getattr(rules, name), step.weight_NRB, step.sound_NR, step.clean_RB)
     return tally.rows(networks)
 
 
@@ -218,7 +226,8 @@ def one_step(peaks, loss, keep, weight, clean):
         torch.tensor([[keep]], dtype=torch.float64),
         round_up=False,
     )
-    return Step(seen, [keep], torch.tensor(weight, dtype=torch.float64)[:, None], torch.tensor([clean]))
+    weight_NRB = torch.tensor(weight, dtype=torch.float64)[:, None]
+    return Step(seen, [keep], weight_NRB, torch.tensor([clean]), torch.zeros(len(weight), 1, dtype=torch.bool))
 
 
 def test_an_epoch_counted_by_hand():
@@ -230,10 +239,10 @@ def test_an_epoch_counted_by_hand():
     assert tallied("coteaching_plus", steps) == [
         {
             "train_loss": pytest.approx((1.5 + 3 + 5) / 3),
-            "label_precision": 2 / 5,
+            "label_precision": 2 / 4,
             "label_recall": 2 / 10,
             "disagreement": pytest.approx((2 / 3 + 0 + 1 / 3) / 3),
-            "kept": 5 / 6,
+            "kept": 4 / 6,
             "events": {"no_disagreement": 1, "nothing_kept": 2, "non_finite_loss": 1},
         }
     ]

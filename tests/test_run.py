@@ -117,10 +117,14 @@ def test_the_same_command_writes_the_same_bytes(tmp_path, dataset):
 
 def test_a_run_leaves_the_global_state_as_it_was(tmp_path, dataset):
     torch.manual_seed(5)
-    before = torch.random.get_rng_state().clone(), np.random.get_state()[1].copy(), torch.get_num_threads()
+    before = (
+        torch.random.get_rng_state().clone(),
+        np.random.get_state(legacy=False)["state"]["key"].copy(),
+        torch.get_num_threads(),
+    )
     run(experiment(tmp_path), dataset, say=silent)
     assert torch.equal(torch.random.get_rng_state(), before[0])
-    assert (np.random.get_state()[1] == before[1]).all()
+    assert (np.random.get_state(legacy=False)["state"]["key"] == before[1]).all()
     assert torch.get_num_threads() == before[2]
 
 
@@ -217,7 +221,7 @@ def test_an_overflow_is_an_event_not_a_crash(tmp_path, dataset):
         ({"ramp": 4}, "only 3 epochs"),
         ({"warmup": 3}, "leaves none of the 3 epochs"),
         ({"warmup": -1}, "warmup is -1"),
-        ({"method": "f_correction", "estimate_epochs": 4}, "only 3 epochs"),
+        ({"method": "f_correction", "estimate_epochs": 4}, "of only 3 epochs"),
         ({"lr": 0.0}, "learning rate above 0"),
         ({"seeds": ()}, "no seeds"),
         ({"seeds": (1, 1)}, "repeat"),

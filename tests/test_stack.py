@@ -160,3 +160,30 @@ def test_what_is_batched_of_itself():
     assert batches_well(normed())
     assert not batches_well(convolutional())
     assert not Stack(convolutional, SEEDS, N).batched
+
+
+def test_a_network_that_sat_out_keeps_its_batch_norm_statistics():
+    stack = Stack(lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), [1, 2], 2)
+    x = torch.randn(2, 2, 5, 3)
+    x[1, 0] = torch.inf
+    before = {name: buffer.clone() for name, buffer in stack.buffers.items()}
+    stack(x)
+    stack.settle_buffers(torch.tensor([[True, True], [False, True]]))
+    for name in ("1.running_mean", "1.running_var"):
+        assert torch.equal(stack.buffers[name][1, 0], before[name][1, 0])
+        assert not torch.equal(stack.buffers[name][0, 0], before[name][0, 0])
+        assert stack.buffers[name].isfinite().all()
+
+
+def test_frozen_parameters_are_not_trained():
+    def build() -> nn.Module:
+        module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+        module[0].requires_grad_(False)
+        return module
+
+    stack = Stack(build, [1, 2], 2)
+    assert stack.theta_NRP.shape == (2, 2, 4 * 2 + 2)
+    x = torch.randn(2, 2, 5, 3)
+    alone = torch.stack([torch.stack([stack.network(n, r)(x[n, r]) for r in range(2)]) for n in range(2)])
+    torch.testing.assert_close(stack(x), alone)
+    assert not torch.equal(stack.network(0, 0)[0].weight, stack.network(1, 0)[0].weight)

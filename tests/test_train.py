@@ -180,6 +180,11 @@ def test_f_correction_estimates_with_one_training_and_corrects_with_a_fresh_one(
     assert not torch.equal(ends[0], ends[1])
 
 
+def test_f_corrections_estimate_can_be_cut_short():
+    rows = assert_trains_like_the_plain_loop("f_correction", replace(PLAN, estimate_epochs=2))
+    assert [row["epoch"] for row in rows[0]] == [1, 2, *range(1, PLAN.epochs + 1)]
+
+
 def test_a_known_matrix_of_no_noise_is_standard_training():
     p = replace(problem(), matrix_RCC=torch.eye(C, dtype=torch.float64).expand(3, C, C))
     known, _ = run_fit(p, METHODS["f_correction_known"], PLAN)

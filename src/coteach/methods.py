@@ -43,7 +43,7 @@ class Phase:
     weigh: Callable[[Tensor], Tensor] = mean
     own_labels: bool = False  # a network hands on its own predictions as labels (Co-training)
     rescue: bool = False  # the authors' way out of a batch without disagreement (row 3)
-    transition: str | None = None  # start afresh, the loss corrected by the "estimated" or the "known" Q
+    corrected_by: str | None = None  # start afresh, the loss corrected by the "estimated" or the "known" Q
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def f_correction(plan: Plan) -> list[Phase]:
     return [replace(standard(plan)[0], epochs=estimate), *f_correction_known(plan, "estimated")]
 
 
-def f_correction_known(plan: Plan, transition: str = "known") -> list[Phase]:
-    return [replace(phase, transition=transition) for phase in standard(plan)]
+def f_correction_known(plan: Plan, matrix: str = "known") -> list[Phase]:
+    return [replace(phase, corrected_by=matrix) for phase in standard(plan)]
 
 
 METHODS: dict[str, Method] = {

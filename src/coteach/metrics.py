@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from coteach.augment import Augment
-from coteach.engine.batches import View, test_input
+from coteach.engine.batches import View, evaluation_input
 from coteach.networks.stack import Stack
 from coteach.rules import Batch, Rule, disagreement
 
@@ -31,23 +31,22 @@ class Tally:
         for name, value_R in values_R.items():
             self.sums[name] = self.sums.get(name, self.zeros_R) + value_R
 
-    def count(self, seen: Batch, rule: Rule, weight_NRB: Tensor, clean_RB: Tensor) -> None:
+    def count(self, seen: Batch, rule: Rule, weight_NRB: Tensor, sound_NR: Tensor, clean_RB: Tensor) -> None:
         """One mini-batch: what was learnt from it, how clean that was, and what went wrong."""
-        learnt_NRB = weight_NRB > 0
+        learnt_NRB = (weight_NRB > 0) & sound_NR[..., None]
         n_learnt_NR = learnt_NRB.sum(-1)
-        mean_loss_NR = torch.where(learnt_NRB, seen.loss_NRB, 0).sum(-1) / n_learnt_NR.clamp(min=1)
-        sound_NR = (n_learnt_NR > 0) & mean_loss_NR.isfinite()
+        loss_NR = torch.where(learnt_NRB, seen.loss_NRB, 0).sum(-1) / n_learnt_NR.clamp(min=1)
         self.add(
             steps=torch.ones_like(self.zeros_R),
-            updates=sound_NR.sum(0),
-            loss=torch.where(sound_NR, mean_loss_NR, 0).sum(0),
+            updates=(n_learnt_NR > 0).sum(0),
+            loss=loss_NR.sum(0),
             learnt=n_learnt_NR.sum(0),
             learnt_clean=(learnt_NRB & clean_RB).sum((0, -1)),
             clean=clean_RB.sum(-1) * len(learnt_NRB),
             differ=disagreement(seen)[0].double().mean(-1),
             no_disagreement=rule.without_candidates(seen),
             nothing_kept=rule.without_share(seen),
-            non_finite_loss=(~mean_loss_NR.isfinite()).any(0),
+            non_finite_loss=(~sound_NR).any(0),
         )
 
     def rows(self, networks: int) -> list[dict]:
@@ -87,7 +86,7 @@ def evaluate(
     pieces = []
     with stack.evaluating():
         for x_B, y_B in zip(x_M.split(chunk), y_M.split(chunk), strict=True):
-            x_RB = test_input(x_B, stack.theta_NRP.dtype, augment, runs)
+            x_RB = evaluation_input(x_B, stack.theta_NRP.dtype, augment, runs)
             p_NRBC = stack(view(x_RB, networks)).softmax(-1)
             prediction_NRB = p_NRBC.argmax(-1)
             pieces.append(

@@ -34,7 +34,7 @@ class Plan:
 
     @property
     def warmup_epochs(self) -> range:
-        return range(1, self.warmup + 1)
+        return range(1, min(self.warmup, self.epochs) + 1)
 
     @property
     def later_epochs(self) -> range:

@@ -113,7 +113,7 @@ class Rule:
         return starved.any(0).squeeze(-1)
 
 
-#                       divergence    small loss        cross update
+# Table 1:              divergence    small loss        cross update; Co-training diverges by its two views
 standard = Rule(        everything,   all_of,           cross=False)  # fmt: skip
 decoupling = Rule(      disagreement, all_of,           cross=False)  # fmt: skip
 mentornet = Rule(       everything,   small_loss,       cross=False)  # fmt: skip

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from coteach.augment import Augment
-from coteach.engine.batches import Batches, View, half_views, same_view, test_input
+from coteach.engine.batches import Batches, View, evaluation_input, half_views, same_view
 from coteach.engine.optimisers import Optimiser
 from coteach.estimate import transition_from_posteriors
 from coteach.losses import forward_corrected
@@ -52,7 +52,7 @@ class Training:
 
 def train_epoch(training: Training, phase: Phase, epoch: int, tally: Tally) -> None:
     """One epoch e of Algorithm 1."""
-    stack, plan = training.stack, training.plan
+    stack, plan, clean_RM = training.stack, training.plan, training.problem.clean_RM
     networks = len(stack.theta_NRP)
     keep_R1 = stack.theta_NRP.new_tensor(
         [[plan.keep_rate(epoch, tau)] for tau in training.problem.noise_rates], dtype=torch.float64
@@ -62,16 +62,33 @@ def train_epoch(training: Training, phase: Phase, epoch: int, tally: Tally) -> N
         target_NRB = logits_NRBC.argmax(-1).flip(0) if phase.own_labels else y_RB.expand(networks, -1, -1)
         loss_NRB = phase.loss(logits_NRBC, target_NRB)
         seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), keep_R1, round_up=not plan.fidelity.floor)
-        weight_NRB = phase.weigh(phase.rule(seen))  # steps 4 to 6, and the exchange
-        if phase.rescue and epoch * step < 5000:
-            weight_NRB = torch.where(weight_NRB.any(-1, keepdim=True), weight_NRB, 1 / weight_NRB.shape[-1])
-        # where, not a product: 0 · nan is nan, and a sample that nobody picked must not spoil the step
-        loss_NR = torch.where(weight_NRB > 0, weight_NRB * loss_NRB, 0).sum(-1)
-        live_NR = loss_NR.isfinite() & (weight_NRB.any(-1) | phase.rescue)
-        gradient_NRP = stack.gradient(torch.where(live_NR, loss_NR, 0).sum())
-        lr, beta1 = plan.learning_rate(epoch), plan.beta1(epoch)
-        training.optimiser.step(gradient_NRP, live_NR, lr, beta1)  # steps 7 and 8
-        tally.count(seen, phase.rule, weight_NRB, training.problem.clean_RM.gather(1, index_RB))
+        weight_NRB = weights(phase, seen, early=epoch * step < 5000)  # steps 4 to 6, and the exchange
+        sound_NR = update(training, phase, epoch, weight_NRB, loss_NRB)  # steps 7 and 8
+        tally.count(seen, phase.rule, weight_NRB, sound_NR, clean_RM.gather(1, index_RB))
+
+
+def weights(phase: Phase, seen: Batch, early: bool) -> Tensor:
+    """How much each sample weighs in each network's loss; `early` opens the authors' way out of an empty batch."""
+    weight_NRB = phase.weigh(phase.rule(seen).to(seen.loss_NRB.dtype))
+    if phase.rescue and early:
+        return torch.where(weight_NRB.any(-1, keepdim=True), weight_NRB, 1 / weight_NRB.shape[-1])
+    return weight_NRB
+
+
+def update(training: Training, phase: Phase, epoch: int, weight_NRB: Tensor, loss_NRB: Tensor) -> Tensor:
+    """One optimiser step for each network that has something to learn from; says which were sound (NR).
+
+    A network whose loss or gradient is not finite sits out, as if the batch had not been.
+    """
+    stack, plan = training.stack, training.plan
+    # where, not a product: 0 · nan is nan, and a sample that nobody picked must not spoil the loss
+    loss_NR = torch.where(weight_NRB > 0, weight_NRB * loss_NRB, 0).sum(-1)
+    gradient_NRP = stack.gradient(loss_NR.sum())
+    sound_NR = loss_NR.isfinite() & gradient_NRP.isfinite().all(-1)
+    live_NR = sound_NR & (weight_NRB.any(-1) | phase.rescue)
+    training.optimiser.step(gradient_NRP, live_NR, plan.learning_rate(epoch), plan.beta1(epoch))
+    stack.settle_buffers(sound_NR)
+    return sound_NR
 
 
 @dataclass(frozen=True)
@@ -108,13 +125,13 @@ def fit(
     phases = method.phases(plan)
     training = start(problem, method, plan, build, dtype, batched, generation=0)
     for position, phase in enumerate(phases):
-        if phase.transition:
-            known = phase.transition == "known"
+        if phase.corrected_by:
+            known = phase.corrected_by == "known"
             matrix_RCC = problem.matrix_RCC if known else estimated_transition(training)
             assert matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
             phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC.to(problem.x_M.device, dtype)))
             training = start(problem, method, plan, build, dtype, batched, generation=position)
-        preliminary = any(later.transition for later in phases[position + 1 :])
+        preliminary = any(later.corrected_by for later in phases[position + 1 :])
         for epoch in phase.epochs:
             tally = Tally(len(problem.seeds), problem.x_M.device)
             train_epoch(training, phase, epoch, tally)
@@ -175,7 +192,7 @@ def posteriors(training: Training, chunk: int = 1024) -> Tensor:
     networks, runs, _ = stack.theta_NRP.shape
     with stack.evaluating():
         pieces = [
-            stack(training.view(test_input(x_B, stack.theta_NRP.dtype, problem.augment, runs), networks))
+            stack(training.view(evaluation_input(x_B, stack.theta_NRP.dtype, problem.augment, runs), networks))
             for x_B in problem.x_M.split(chunk)
         ]
     return torch.cat(pieces, -2).softmax(-1)

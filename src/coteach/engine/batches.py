@@ -53,7 +53,7 @@ def as_input(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.to(dtype) if x.is_floating_point() else x
 
 
-def test_input(x_B: Tensor, dtype: torch.dtype, augment: Augment | None, runs: int) -> Tensor:
+def evaluation_input(x_B: Tensor, dtype: torch.dtype, augment: Augment | None, runs: int) -> Tensor:
     """x_RB…: the same samples for every run, without anything random."""
     x_B = as_input(augment.test(x_B) if augment else x_B, dtype)
     return x_B.expand(runs, *x_B.shape)

@@ -19,9 +19,8 @@ class Optimiser:
         if self.adam:
             self.torch = torch.optim.Adam(self.rows, plan.lr, weight_decay=plan.weight_decay, fused=True)
         else:
-            self.torch = torch.optim.SGD(
-                self.rows, plan.lr, plan.momentum, weight_decay=plan.weight_decay, fused=True
-            )
+            # not fused: that SGD cannot take rows of which some have stepped before and others have not
+            self.torch = torch.optim.SGD(self.rows, plan.lr, plan.momentum, weight_decay=plan.weight_decay)
 
     def step(self, gradient_NRP: Tensor, live_NR: Tensor, lr: float, beta1: float) -> None:
         """Move the networks that are `live`."""

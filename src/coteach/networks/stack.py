@@ -52,18 +52,21 @@ class Stack:
         ]
         self.module = modules[0][0]
         self.batched = batches_well(self.module) if batched is None else batched
-        self.shapes = {name: p.shape for name, p in self.module.named_parameters()}
+        self.shapes = {name: p.shape for name, p in self.module.named_parameters() if p.requires_grad}
         shared = getattr(self.module, "shared_buffers", ())
         self.shared = {name: b for name, b in self.module.named_buffers() if name in shared}
         self.theta_NRP = torch.stack([torch.stack([_flat(m) for m in row]) for row in modules]).requires_grad_()
         self.buffers = {
-            name: torch.stack([torch.stack([dict(m.named_buffers())[name] for m in row]) for row in modules])
-            for name, _ in self.module.named_buffers()
+            name: torch.stack([torch.stack([_fixed(m)[name] for m in row]) for row in modules])
+            for name in _fixed(self.module)
             if name not in shared
         }
+        self.buffers_before: dict[str, Tensor] = {}
 
     def __call__(self, x_NRB: Tensor) -> Tensor:
         """logits_NRBC of x_NRB…, each network on its own batch."""
+        if self.module.training:
+            self.buffers_before = {name: b.clone() for name, b in self.buffers.items() if b.is_floating_point()}
         if self.batched:
             params = self._split(self.theta_NRP)
             over_runs = vmap(self._one, randomness="different")
@@ -83,6 +86,12 @@ class Stack:
     def gradient(self, loss: Tensor) -> Tensor:
         (gradient_NRP,) = torch.autograd.grad(loss, self.theta_NRP)
         return gradient_NRP
+
+    def settle_buffers(self, sound_NR: Tensor) -> None:
+        """Take the last batch out of the batch-norm statistics of the networks that were not sound."""
+        for name, before in self.buffers_before.items():
+            sound = sound_NR.view(*sound_NR.shape, *[1] * (before.dim() - 2))
+            self.buffers[name].copy_(torch.where(sound, self.buffers[name], before))
 
     def network(self, n: int, r: int) -> nn.Module:
         """A plain copy of one network, in evaluation mode."""
@@ -127,4 +136,10 @@ def _initialised(build: Callable[[], nn.Module], seed: int, n: int, generation: 
 
 
 def _flat(module: nn.Module) -> Tensor:
-    return torch.cat([p.detach().flatten() for p in module.parameters()])
+    return torch.cat([p.detach().flatten() for p in module.parameters() if p.requires_grad])
+
+
+def _fixed(module: nn.Module) -> dict[str, Tensor]:
+    """What the optimiser leaves alone: buffers and frozen parameters."""
+    frozen = {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
+    return dict(module.named_buffers()) | frozen

@@ -154,7 +154,7 @@ class Experiment:
             )
         if self.estimate_epochs is not None and self.estimate_epochs > epochs:
             raise ValueError(
-                f"estimate_epochs is {self.estimate_epochs} but there are only {epochs} epochs: give at most {epochs}."
+                f"estimate_epochs is {self.estimate_epochs} of only {epochs} epochs: give at most {epochs}."
             )
         if self.warmup and self.warmup >= epochs:
             raise ValueError(
