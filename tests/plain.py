@@ -91,7 +91,7 @@ def train(
         for epoch in stage.epochs:
             diary = Diary()
             train_epoch(pair, stage, problem, run, plan, epoch, diary)
-            rows.append(row(pair, problem, run, plan, epoch, diary))
+            rows.append(row(pair, problem, run, plan, stage, epoch, diary))
     return pair, rows
 
 
@@ -172,7 +172,7 @@ def train_step(
 # ---- what is reported -----------------------------------------------------------------------------------------
 
 
-def row(pair: Pair, problem: Problem, run: int, plan: Plan, epoch: int, diary: Diary) -> dict:
+def row(pair: Pair, problem: Problem, run: int, plan: Plan, stage: Stage, epoch: int, diary: Diary) -> dict:
     x, y = problem.x_test, problem.y_test
     if plan.fidelity.whole_test_batches and len(y) > plan.batch_size:
         whole = len(y) // plan.batch_size * plan.batch_size
@@ -180,6 +180,7 @@ def row(pair: Pair, problem: Problem, run: int, plan: Plan, epoch: int, diary: D
     with evaluation(pair.networks):
         p = [F.softmax(net(view), 1) for net, view in zip(pair.networks, pair.views(x), strict=True)]
     two = len(p) == 2
+    given = not stage.own_labels  # of labels that networks made themselves, clean or not says nothing
     predictions = [q.argmax(1) for q in p]
     diary.happened("one_class", sum(len(set(prediction.tolist())) == 1 for prediction in predictions))
     diary.happened("consensus", int(two and not any(diary.shares_of_disagreement)))
@@ -190,8 +191,8 @@ def row(pair: Pair, problem: Problem, run: int, plan: Plan, epoch: int, diary: D
         "ensemble_accuracy": ((sum(p) / len(p)).argmax(1) == y).double().mean().item(),
         "total_variation": ((p[0] - p[1]).abs().sum(1) / 2).mean().item() if two else None,
         "train_loss": sum(diary.losses) / len(diary.losses) if diary.losses else None,
-        "label_precision": diary.n_learnt_clean / diary.n_learnt if diary.n_learnt else None,
-        "label_recall": diary.n_learnt_clean / diary.n_clean if diary.n_clean else None,
+        "label_precision": diary.n_learnt_clean / diary.n_learnt if diary.n_learnt and given else None,
+        "label_recall": diary.n_learnt_clean / diary.n_clean if diary.n_clean and given else None,
         "disagreement": sum(diary.shares_of_disagreement) / diary.n_steps if two else None,
         "kept": diary.n_learnt / diary.n_steps / len(p),
         "keep_rate": float(keep_rate(plan, epoch, problem.noise_rates[run])),

@@ -142,3 +142,15 @@ def test_wrong_arrays_are_named_with_the_remedy(changed, message):
     with pytest.raises(ValueError, match=message) as error:
         Dataset.from_arrays(**arrays, class_names=["a", "b", "c"])
     assert "\n" not in str(error.value)
+
+
+def test_labels_far_beyond_the_number_of_samples_are_refused():
+    x = np.zeros((4, 2))
+    with pytest.raises(ValueError, match="highest label is 1000000 but there are only 4 samples"):
+        Dataset.from_arrays(x, [0, 1, 2, 10**6], x, [0, 1, 2, 3])
+
+
+def test_images_are_8_bit_in_both_sets_or_in_neither():
+    x = np.zeros((4, 1, 2, 2), dtype=np.uint8)
+    with pytest.raises(ValueError, match="both be 8-bit images or neither"):
+        Dataset.from_arrays(x, [0, 1, 0, 1], x / 255, [0, 1, 0, 1])

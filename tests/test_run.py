@@ -40,7 +40,8 @@ def dataset() -> Dataset:
 
 
 def experiment(tmp_path: Path, **changes) -> Experiment:
-    return replace(Experiment(epochs=3, device="cpu", seeds=(1, 2), out=tmp_path / "run"), **changes)
+    usual = Experiment(noise="symmetric", epochs=3, device="cpu", seeds=(1, 2), out=tmp_path / "run")
+    return replace(usual, **changes)
 
 
 def test_the_names_of_the_command_line_are_those_of_the_registries():
@@ -155,6 +156,54 @@ def test_tau_is_what_the_method_is_told_and_rate_what_is_done(tmp_path, dataset)
     assert result.summary["realised_rate"] == pytest.approx(0.4, abs=0.15)
 
 
+def test_own_data_keep_their_labels_and_are_asked_for_tau(tmp_path, dataset):
+    lines: list[str] = []
+    e = replace(experiment(tmp_path), noise=None, method="coteaching")
+    result = run(e, dataset, say=lines.append)
+    assert (result.summary["noise"], result.summary["rate"], result.summary["realised_rate"]) == ("none", 0, 0)
+    assert any("give tau" in line for line in lines)
+    lines.clear()
+    result = run(replace(e, tau=0.3, out=tmp_path / "b"), dataset, say=lines.append)
+    assert not any("give tau" in line for line in lines)
+    assert result.rows[-1]["keep_rate"] == pytest.approx(0.7)
+
+
+def test_open_set_noise_is_measured_on_images_and_can_be_read_back(tmp_path):
+    x = np.random.default_rng(0).integers(0, 256, (40, 3, 32, 32), dtype=np.uint8)
+    y, outside = torch.arange(40) % 2, torch.arange(40) % 5 < 2
+    mixed = Dataset("openset-svhn", torch.from_numpy(x), y, torch.from_numpy(x), y, ("a", "b"), outside=outside)
+    e = replace(experiment(tmp_path, epochs=2, network="mlp", seeds=(1,)), noise=None)
+    result = run(e, mixed, say=silent)
+    assert (result.summary["noise"], result.summary["rate"], result.summary["realised_rate"]) == (
+        "openset",
+        0.4,
+        0.4,
+    )
+    noise = Noise.load(tmp_path / "run" / "noise.safetensors")
+    assert (noise.clean == ~outside.numpy()).all()
+    assert (noise.labels == y.numpy()).all()
+    with pytest.raises(ValueError, match="comes with its own noise"):
+        run(replace(e, noise="pair", out=tmp_path / "b"), mixed, say=silent)
+
+
+def test_views_of_ones_own(tmp_path, dataset):
+    def columns(x_RB: torch.Tensor, networks: int) -> torch.Tensor:
+        assert networks == 2
+        return torch.stack([x_RB * torch.tensor([1.0, 0, 0, 0, 0]), x_RB * torch.tensor([0, 1.0, 1, 1, 1])])
+
+    halves = run(experiment(tmp_path, method="cotraining"), dataset, say=silent)
+    own = run(experiment(tmp_path, method="cotraining", out=tmp_path / "b"), dataset, view=columns, say=silent)
+    assert own.rows[0]["train_loss"] != halves.rows[0]["train_loss"]
+    assert own.rows[0]["label_precision"] is not None  # the given labels
+    assert own.rows[-1]["label_precision"] is None  # the peer's
+
+
+def test_paths_may_be_strings_and_seeds_a_list(tmp_path, dataset):
+    result = run(Experiment(out=str(tmp_path / "run"), seeds=[1, 2], epochs=1, device="cpu"), dataset, say=silent)
+    assert result.folder == tmp_path / "run"
+    assert result.summary["seeds"] == [1, 2]
+
+
 def test_the_noise_seed_is_apart_from_the_networks_seed(tmp_path, dataset):
     def noise(out: str, **changes) -> str:
         return run(experiment(tmp_path, out=tmp_path / out, **changes), dataset, say=silent).summary[
@@ -223,13 +272,26 @@ def test_an_overflow_is_an_event_not_a_crash(tmp_path, dataset):
         ({"warmup": -1}, "warmup is -1"),
         ({"method": "f_correction", "estimate_epochs": 4}, "of only 3 epochs"),
         ({"lr": 0.0}, "learning rate above 0"),
-        ({"seeds": ()}, "no seeds"),
+        ({"seeds": ()}, "one or more whole numbers"),
+        ({"seeds": (1.5,)}, "one or more whole numbers"),
+        ({"seeds": "12"}, "one or more whole numbers"),
+        ({"seeds": 3}, "one or more whole numbers"),
+        ({"epochs": 2.5}, "epochs is 2.5"),
+        ({"epochs": "2"}, "epochs is 2"),
+        ({"rate": "0.2"}, "rate is 0.2"),
+        ({"optimizer": "adamw"}, "no optimizer 'adamw'"),
+        ({"keep_type": 3}, "keep_type is 3"),
+        ({"fidelity": None}, "must begin with"),
+        ({"device": 0}, "no device 0"),
+        ({"device": "meta"}, "no device 'meta'"),
+        ({"noise_seed": -1}, "noise_seed is -1"),
+        ({"noise": "none", "rate": 0.4}, "no rate to set"),
         ({"seeds": (1, 1)}, "repeat"),
         ({"device": "cuda:99"}, "device"),
         ({"device": "gpu"}, "device"),
         ({"noise": "matrix"}, "go together"),
         ({"matrix": Path("q.txt")}, "go together"),
-        ({"noise": "matrix", "matrix": Path("nowhere.txt")}, "nowhere.txt is no matrix"),
+        ({"noise": "matrix", "matrix": Path("nowhere.txt")}, "nowhere.txt cannot be read"),
         ({"noise": "asymmetric"}, "superclasses"),
         ({"network": "cnn7"}, "cnn7 cannot take"),
     ],
@@ -259,6 +321,29 @@ def test_own_data_are_named_and_get_a_network_for_their_shape(tmp_path, dataset)
     assert "batch_size shrinks from 128 to 20, to fit the data" in lines
 
 
+def test_what_is_no_experiment_or_no_data_set_is_refused(tmp_path, dataset):
+    with pytest.raises(ValueError, match="run takes an Experiment"):
+        run("coteaching", dataset)
+    with pytest.raises(ValueError, match="is no Dataset"):
+        run(experiment(tmp_path), (dataset.x_train, dataset.y_train))
+
+
+def test_batches_of_one_cannot_be_normalised(tmp_path):
+    images = np.zeros((4, 3, 32, 32), dtype=np.uint8)
+    pictures = Dataset.from_arrays(images, np.arange(4) % 2, images, np.arange(4) % 2)
+    with pytest.raises(ValueError, match="normalises over the batch"):
+        run(experiment(tmp_path, network="cnn7", batch_size=1), pictures, say=silent)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("text", ["", "a b\nc d", "1 2 3\n4 5", "0.5,0.5\n0.5,x"])
+def test_a_matrix_file_that_is_none_is_refused(tmp_path, dataset, text):
+    (tmp_path / "q.txt").write_text(text)
+    with pytest.raises(ValueError, match=r"matrix|square"):
+        run(experiment(tmp_path, noise="matrix", matrix=tmp_path / "q.txt"), dataset, say=silent)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path, dataset):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
@@ -271,6 +356,8 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, dataset):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot write to"):
         run(experiment(tmp_path, out=tmp_path / "file" / "run"), dataset, say=silent)
+    with pytest.raises(ValueError, match="is a file"):
+        run(experiment(tmp_path, out=tmp_path / "file"), dataset, say=silent)
 
 
 # ---- defaults -------------------------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ Nothing heavy is imported before a command is known, so that `--help` answers at
 """
 
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -44,32 +45,45 @@ Command = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. Exit code 2 and one line for a user's mistake, 130 after Ctrl-C."""
-    command = tyro.cli(
-        Command,
-        prog="coteach",
-        description="Train classifiers that survive wrong labels. Each command has its own --help.",
-        args=arguments,
-    )
+    command = None
     try:
-        if isinstance(command, Experiment):
-            command.check()  # before torch is loaded
-            from coteach.report.terminal import run_command
-
-            run_command(command)
-        elif isinstance(command, Demo):
-            from coteach.report.demo import demo_command
-
-            demo_command(command.seeds, command.epochs, command.out)
-        else:
-            from coteach.report.terminal import data_command
-
-            data_command(command.names, command.data_dir)
+        command = tyro.cli(
+            Command,
+            prog="coteach",
+            description="Train classifiers that survive wrong labels. Each command has its own --help.",
+            args=arguments,
+        )
+        with warnings.catch_warnings():
+            warnings.showwarning = note
+            carry_out(command)
     except ValueError as mistake:
         print(f"coteach: {mistake}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        print("coteach: stopped; the epochs that were finished are in the run folder.", file=sys.stderr)
+        where = "" if command is None or isinstance(command, Data) else " Finished epochs are in the run folder."
+        print(f"coteach: stopped.{where}", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def note(message: Warning | str, *where: Any, **more: Any) -> None:
+    """A warning as its reader wants it: the sentence, not the line of code."""
+    print(f"note: {message}", file=sys.stderr)
+
+
+def carry_out(command: Experiment | Demo | Data) -> None:
+    if isinstance(command, Experiment):
+        command.check()  # before torch is loaded
+        from coteach.report.terminal import run_command
+
+        run_command(command)
+    elif isinstance(command, Demo):
+        from coteach.report.demo import demo_command
+
+        demo_command(command.seeds, command.epochs, command.out)
+    else:
+        from coteach.report.terminal import data_command
+
+        data_command(command.names, command.data_dir)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ AUTHORS = Fidelity(frozenset(SWITCHES))
 
 def parse(text: str) -> Fidelity:
     """`paper`, `authors`, or one of them with switches added or taken away: `paper+floor-rescue`."""
-    base, *turns = re.split(r"(?=[+-])", text.strip())
+    base, *turns = re.split(r"(?=[+-])", str(text).strip())
     if base not in ("paper", "authors"):
         raise ValueError(
             f"fidelity {text!r} must begin with 'paper' or 'authors': for instance paper+softmax_twice."

@@ -17,7 +17,7 @@ def keep_rate(
     goes on falling to 1 - 2τ there (type 2). The flags are the authors' readings (rows 5 and 17)."""
     if horizon is not None and horizon > ramp and epoch > ramp:
         steps = max(horizon - ramp - linear_type2, 1)
-        return max(1 - (1 + (epoch - ramp) / steps) * noise_rate, 0.0)
+        return max(1 - min(1 + (epoch - ramp) / steps, 2) * noise_rate, 0.0)
     steps = ramp - ramp_from_zero
     forget = noise_rate if epoch >= steps else epoch * (noise_rate / steps)
     return 1 - forget

@@ -109,6 +109,7 @@ def fit(
     *,
     dtype: torch.dtype = torch.float32,
     batched: bool | None = None,
+    view: View | None = None,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> Training:
     """Train a method's phases one after the other and report each epoch.
@@ -121,21 +122,23 @@ def fit(
         Makes one network; called under a seed of its own for every network of every run.
     batched : bool, optional
         All networks in one batched call, or one after the other; chosen by the kind of network unless given.
+    view : callable, optional
+        What each network sees of a sample; by default all of it, in Co-training a half.
     """
     phases = method.phases(plan)
-    training = start(problem, method, plan, build, dtype, batched, generation=0)
+    training = start(problem, method, plan, build, dtype, batched, view, generation=0)
     for position, phase in enumerate(phases):
         if phase.corrected_by:
             known = phase.corrected_by == "known"
             matrix_RCC = problem.matrix_RCC if known else estimated_transition(training)
             assert matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
             phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC.to(problem.x_M.device, dtype)))
-            training = start(problem, method, plan, build, dtype, batched, generation=position)
+            training = start(problem, method, plan, build, dtype, batched, view, generation=position)
         preliminary = any(later.corrected_by for later in phases[position + 1 :])
         for epoch in phase.epochs:
             tally = Tally(len(problem.seeds), problem.x_M.device)
             train_epoch(training, phase, epoch, tally)
-            on_epoch(Epoch(epoch, measure(training, tally, epoch), preliminary, training))
+            on_epoch(Epoch(epoch, measure(training, phase, tally, epoch), preliminary, training))
     return training
 
 
@@ -146,6 +149,7 @@ def start(
     build: Callable[[], nn.Module],
     dtype: torch.dtype,
     batched: bool | None,
+    view: View | None,
     generation: int,
 ) -> Training:
     stack = Stack(
@@ -158,11 +162,11 @@ def start(
         generation=generation,
     )
     batches = Batches(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment)
-    view = half_views if method.views else same_view
+    view = view or (half_views if method.views else same_view)
     return Training(stack, Optimiser(stack.theta_NRP, plan), batches, view, plan, problem)
 
 
-def measure(training: Training, tally: Tally, epoch: int) -> list[dict]:
+def measure(training: Training, phase: Phase, tally: Tally, epoch: int) -> list[dict]:
     """The rows of one epoch: its test scores beside the sums over its mini-batches."""
     problem, plan = training.problem, training.plan
     n_test = len(problem.y_test)
@@ -172,6 +176,8 @@ def measure(training: Training, tally: Tally, epoch: int) -> list[dict]:
         training.stack, problem.x_test[:n_test], problem.y_test[:n_test], training.view, problem.augment
     )
     sums = tally.rows(len(training.stack.theta_NRP))
+    if phase.own_labels:  # what is learnt are no given labels, so their precision says nothing
+        sums = [row | {"label_precision": None, "label_recall": None} for row in sums]
     return [
         {"seed": seed, "epoch": epoch, **score, **row, "keep_rate": plan.keep_rate(epoch, tau)}
         | {"events": score["events"] | row["events"]}

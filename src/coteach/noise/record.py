@@ -97,6 +97,6 @@ def _read(path: str | os.PathLike) -> tuple[Noise, dict[str, str]]:
     if len(labels) != len(clean):
         raise ValueError(f"it has {len(labels)} labels but a mask of {len(clean)}")
     check_labels(labels, len(check_matrix(matrix)))
-    if facts["kind"] not in KINDS or not 0 <= (rate := float(facts["nominal_rate"])) <= 1:
+    if facts["kind"] not in (*KINDS, "openset") or not 0 <= (rate := float(facts["nominal_rate"])) <= 1:
         raise ValueError(f"its noise is {facts['kind']!r} at rate {facts['nominal_rate']}")
     return Noise(labels, clean, matrix, rate, int(facts["seed"]), facts["kind"]), facts

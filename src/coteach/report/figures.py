@@ -6,7 +6,19 @@ from pathlib import Path
 import numpy as np
 
 # Okabe and Ito's colours, which most colour-blind people can tell apart, the yellow darkened for white paper.
-COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#A6A000", "#0072B2", "#D55E00", "#CC79A7", "#999999")
+COLOURS = (
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#A6A000",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+    "#999999",
+    "#882255",
+    "#44AA99",
+)
 DASHES = ("-", "--", ":")
 
 Curves = dict[str, dict[str, list[dict]]]  # panel → label → rows of metrics.jsonl

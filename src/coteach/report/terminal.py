@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -96,6 +97,6 @@ def data_command(names: tuple[str, ...], data_dir: Path | None) -> None:
         table = Table("data set", "what it is", "where", box=None, pad_edge=False)
         for status in data.status(data_dir):
             where = (status.found or status.note).replace(f"{home}/", "")
-            table.add_row(status.name, data.DATASETS[status.name].what, where)
+            table.add_row(status.name, data.DATASETS[status.name].what, escape(where))
         console.print(f"data folder: {home}", soft_wrap=True)
         console.print(table)

@@ -4,6 +4,7 @@ No torch here: a mistake in a flag is told before anything heavy is loaded.
 """
 
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,6 +22,10 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 
 # Flags that go into the plan as they are.
 GIVEN = ("batch_size", "warmup", "ramp", "keep_type", "optimizer", "lr", "loss", "estimate_epochs")
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def flag(metavar: str, default: str) -> Any:
@@ -41,7 +46,7 @@ class Experiment:
     """Loss, with any method: cross_entropy, softmax_twice, mae, gce or sce."""
     fidelity: str = "paper"
     """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
-    noise: str = "symmetric"
+    noise: Annotated[str | None, flag("NAME", "symmetric; none on your own data and openset-…")] = None
     """Noise put on the training labels: none, symmetric, pair, asymmetric, instance or matrix."""
     rate: Annotated[float | None, flag("X", "0.2; 0.4 of the images for openset-…")] = None
     """Share of labels to flip, from 0 to below 1."""
@@ -80,40 +85,61 @@ class Experiment:
     out: Annotated[Path | None, flag("PATH", "runs/DATASET-METHOD-NOISE-…")] = None
     """Run folder to write; must be new or empty."""
 
+    def __post_init__(self) -> None:
+        for name in ("out", "data_dir", "matrix"):
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        if isinstance(self.seeds, list):
+            object.__setattr__(self, "seeds", tuple(self.seeds))
+
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without the data."""
         names.check_name("method", self.method, names.METHODS)
         if self.dataset != OWN:
             names.check_name("data set", self.dataset, DATASETS)
-        names.check_name("kind of noise", self.noise, names.NOISES)
-        if self.loss is not None:
-            names.check_name("loss", self.loss, names.LOSSES)
-        if self.network is not None:
-            names.check_name("network", self.network, NETWORKS)
+        for what, name, all_names in (
+            ("kind of noise", self.noise, names.NOISES),
+            ("loss", self.loss, names.LOSSES),
+            ("network", self.network, NETWORKS),
+            ("optimizer", self.optimizer, ("adam", "sgd")),
+        ):
+            if name is not None:
+                names.check_name(what, name, all_names)
         parse(self.fidelity)
+        self._check_numbers()
+        self._check_noise()
+        self.plan()
+
+    def _check_numbers(self) -> None:
         for name in ("rate", "tau"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
+            if value is not None and not (isinstance(value, Real) and 0 <= float(value) < 1):
                 raise ValueError(
                     f"{name} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %."
                 )
-        for name in ("epochs", "batch_size", "ramp", "estimate_epochs"):
+        least = {"epochs": 1, "batch_size": 1, "ramp": 1, "estimate_epochs": 1, "warmup": 0, "noise_seed": 0}
+        for name, lowest in least.items():
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}: give a whole number of at least 1.")
-        if self.warmup is not None and self.warmup < 0:
-            raise ValueError(f"warmup is {self.warmup}: give 0 for none, or a number of epochs.")
-        if self.lr is not None and not 0 < self.lr < float("inf"):
+            if value is not None and not (is_whole(value) and value >= lowest):
+                raise ValueError(f"{name} is {value}: give a whole number of at least {lowest}.")
+        if self.keep_type not in (None, 1, 2):
+            raise ValueError(f"keep_type is {self.keep_type}: give 1 or 2.")
+        if self.lr is not None and not (isinstance(self.lr, Real) and 0 < float(self.lr) < float("inf")):
             raise ValueError(f"lr is {self.lr}: give a learning rate above 0, such as 0.001.")
-        if not self.seeds:
-            raise ValueError("there are no seeds: give at least one, such as --seeds 1.")
+        if not (isinstance(self.seeds, tuple) and self.seeds and all(map(is_whole, self.seeds))):
+            raise ValueError(f"seeds are {self.seeds!r}: give one or more whole numbers, such as --seeds 1 2 3.")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(
                 f"the seeds {self.seeds} repeat, and equal seeds give equal runs: give each only once."
             )
+
+    def _check_noise(self) -> None:
         if (self.noise == "matrix") != (self.matrix is not None):
             raise ValueError("noise matrix and a matrix file go together: give both, or neither.")
-        self.plan()
+        if self.recipe.own_noise is not None and self.noise not in (None, "none"):
+            raise ValueError(f"{self.dataset} comes with its own noise: leave --noise out; --rate sets its share.")
+        if self.rate and self.recipe.own_noise is None and self.noise_kind in ("none", "matrix"):
+            raise ValueError(f"noise {self.noise_kind} has no rate to set: leave --rate out.")
 
     @property
     def recipe(self) -> Recipe:
@@ -129,17 +155,19 @@ class Experiment:
 
     @property
     def noise_kind(self) -> str:
-        """Open-sets come with their own noise: no label is flipped on top of it."""
-        return "none" if self.recipe.own_noise is not None else self.noise
+        """Open-sets come with their own noise, and a user's own data with whatever they have."""
+        if self.recipe.own_noise is not None:
+            return "none"
+        return self.noise or ("none" if self.dataset == OWN else "symmetric")
 
     @property
-    def noise_share(self) -> float:
-        """The nominal share of wrong samples."""
-        if self.rate is not None:
-            return self.rate
+    def noise_share(self) -> float | None:
+        """The share of wrong samples that is asked for; a matrix says it by itself."""
         if self.recipe.own_noise is not None:
-            return self.recipe.own_noise
-        return 0.0 if self.noise == "none" else 0.2
+            return self.recipe.own_noise if self.rate is None else self.rate
+        if self.noise_kind in ("none", "matrix"):
+            return None
+        return 0.2 if self.rate is None else self.rate
 
     def plan(self) -> Plan:
         return self.plan_and_notes()[0]

@@ -16,11 +16,10 @@ def claim(experiment: Experiment) -> Path:
 
 def claim_folder(wanted: Path | None, otherwise: Path) -> Path:
     """Make a folder to write to, or raise a ValueError if it cannot be written or is not empty."""
+    refuse_if_taken(wanted)
     folder = wanted if wanted is not None else _free(otherwise)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise ValueError(f"{folder} is not empty: give another folder with --out, or remove this one.")
         probe = folder / ".write"
         probe.touch()
         probe.unlink()
@@ -31,9 +30,20 @@ def claim_folder(wanted: Path | None, otherwise: Path) -> Path:
     return folder
 
 
+def refuse_if_taken(wanted: Path | None) -> None:
+    """Raise a ValueError if something is there already; asked once before the data are loaded."""
+    if wanted is None or not wanted.exists():
+        return
+    if not wanted.is_dir():
+        raise ValueError(f"{wanted} is a file: give another folder with --out.")
+    if any(wanted.iterdir()):
+        raise ValueError(f"{wanted} is not empty: give another folder with --out, or remove this one.")
+
+
 def default_folder(experiment: Experiment) -> Path:
     e = experiment
-    parts = [e.dataset, e.method, e.noise_kind, f"{e.noise_share:g}", e.fidelity, e.loss]
+    share = None if e.noise_share is None else f"{e.noise_share:g}"
+    parts = [e.dataset, e.method, e.noise_kind, share, e.fidelity, e.loss]
     return Path("runs") / "-".join(part for part in parts if part)
 
 

@@ -61,8 +61,8 @@ def summarise(
         "method": experiment.method,
         "loss": experiment.loss,
         "fidelity": str(experiment.parsed_fidelity),
-        "noise": experiment.noise_kind,
-        "rate": experiment.noise_share,
+        "noise": draw.kind,
+        "rate": draw.nominal_rate,
         "realised_rate": draw.rate,
         "noise_seed": experiment.noise_seed,
         "noise_sha256": draw.sha256,
@@ -82,13 +82,17 @@ def summarise(
     }
 
 
-def config(experiment: Experiment, plan: Plan, device: str, problem: Problem) -> dict[str, Any]:
+def config(experiment: Experiment, plan: Plan, device: str, problem: Problem, batched: bool) -> dict[str, Any]:
     """Everything that decides the result, with the choices that were made for the user."""
-    chosen = asdict(plan) | {
-        "fidelity": str(plan.fidelity),
-        "network": experiment.network_name,
-        "device": device,
-    }
+    chosen = (
+        {"device": device, "batched": batched}
+        | asdict(plan)
+        | {
+            "fidelity": str(plan.fidelity),
+            "network": experiment.network_name,
+            "device": device,
+        }
+    )
     return {
         "experiment": files.described(experiment),
         "plan": chosen,

@@ -14,8 +14,9 @@ import torch
 
 from coteach import data
 from coteach.data import Dataset
+from coteach.engine.batches import View
 from coteach.methods import METHODS
-from coteach.networks.stack import Stack
+from coteach.networks.stack import Stack, batches_well
 from coteach.runs import folder as files
 from coteach.runs import setup
 from coteach.runs.experiment import OWN, Experiment, differing_fields
@@ -41,6 +42,7 @@ def run(
     experiment: Experiment,
     dataset: Dataset | None = None,
     *,
+    view: View | None = None,
     say: Callable[[str], None] = log.warning,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> Result:
@@ -51,27 +53,38 @@ def run(
     experiment : Experiment
     dataset : Dataset, optional
         Instead of the one the experiment names: `coteach.data.Dataset.from_arrays(x, y, x_test, y_test)`.
+    view : callable, optional
+        (x_RB…, N) → x_NRB…: what each of the N networks sees of a sample, for Co-training on views of your own.
     say : callable
         Takes each line that the user should read; logged as a warning unless given.
     on_epoch : callable
         Called after every epoch, for a progress bar.
     """
-    return run_together([experiment], dataset, say=say, on_epoch=on_epoch)[0]
+    return run_together([experiment], dataset, view=view, say=say, on_epoch=on_epoch)[0]
 
 
 def run_together(
     experiments: list[Experiment],
     dataset: Dataset | None = None,
     *,
+    view: View | None = None,
     say: Callable[[str], None] = log.warning,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> list[Result]:
     """Run experiments that share data set, network and method as one stack; each fills its own folder."""
+    for experiment in experiments:
+        if not isinstance(experiment, Experiment):
+            raise ValueError(f"run takes an Experiment, not {experiment!r}: coteach.run(coteach.Experiment(...)).")
     if dataset is not None:
+        if not isinstance(dataset, Dataset):
+            raise ValueError(
+                "the data set is no Dataset: make one with Dataset.from_arrays(x, y, x_test, y_test)."
+            )
         experiments = [setup.named_after(dataset, experiment) for experiment in experiments]
     first = experiments[0]
     for experiment in experiments:
         experiment.check()
+        files.refuse_if_taken(experiment.out)
         if differing := differing_fields(first, experiment) - MAY_DIFFER:
             raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
     plan, notes = first.plan_and_notes()
@@ -94,7 +107,11 @@ def run_together(
     method = METHODS[first.method]
     with torch.random.fork_rng(devices=[]):
         network = build()  # fails here, before a folder is made, if it does not fit the data
+    setup.refuse_batches_of_one(network, plan)
+    batched = batches_well(network)
     threads = setup.sensible_threads(network, method.networks * len(problem.seeds), plan)
+    if first.dataset == OWN and first.tau is None and first.noise_kind == "none":
+        notes.append("no labels are flipped and tau is not given, so every label is taken for right: give tau")
     for line in [dataset.note, *notes]:
         if line:
             say(line)
@@ -109,9 +126,9 @@ def run_together(
     with setup.torch_set(threads, first.deterministic):
         for experiment, folder, draw in zip(experiments, folders, draws, strict=True):
             draw.save(folder / "noise.safetensors")
-            files.write_config(folder, config(experiment, plan, device, problem))
+            files.write_config(folder, config(experiment, plan, device, problem, batched))
         started = time.perf_counter()
-        training = fit(problem, method, plan, build, on_epoch=after)
+        training = fit(problem, method, plan, build, batched=batched, view=view, on_epoch=after)
         seconds = time.perf_counter() - started
     results = []
     for experiment, folder, rows, draw in zip(experiments, folders, record.rows, draws, strict=True):

@@ -1,5 +1,6 @@
 """From an experiment to what is trained: data on the device, noisy labels, networks, torch's settings."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,7 +47,7 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
     draw = noise.corrupt(
         y,
         experiment.noise_kind,
-        None if experiment.noise_kind in ("none", "matrix") else experiment.noise_share,
+        experiment.noise_share if dataset.outside is None else None,
         dataset.n_classes,
         experiment.noise_seed,
         matrix=None if experiment.matrix is None else read_matrix(experiment.matrix),
@@ -54,16 +55,21 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
         features=dataset.x_train.numpy() if experiment.noise_kind == "instance" else None,
     )
     if dataset.outside is not None:
-        draw = noise.Noise(
-            draw.labels, ~dataset.outside.numpy(), draw.matrix, experiment.noise_share, draw.seed, "openset"
-        )
+        outside = dataset.outside.numpy()
+        rate = float(outside.mean()) if experiment.noise_share is None else experiment.noise_share
+        draw = replace(draw, clean=~outside, nominal_rate=rate, kind="openset")
     return draw
 
 
 def read_matrix(path: Path) -> np.ndarray:
     try:
-        return np.loadtxt(path, delimiter="," if "," in path.read_text(encoding="utf-8") else None, ndmin=2)
-    except (OSError, ValueError) as error:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: give --matrix a text file with one row of Q a line.") from error
+    try:
+        rows = [[float(number) for number in line.replace(",", " ").split()] for line in text.splitlines()]
+        return np.array(rows, dtype=float).reshape(len(rows), -1) if rows else np.zeros((0, 0))
+    except ValueError as error:
         raise ValueError(
             f"{path} is no matrix: write one row of Q a line, numbers separated by spaces or commas."
         ) from error
@@ -115,17 +121,24 @@ def network_builder(experiment: Experiment, dataset: Dataset, device: str) -> Ca
 def chosen_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device is {name} but torch sees no GPU: take --device cpu, or auto.")
-    try:
-        torch.empty(0, device=name)
-    except RuntimeError as error:
-        raise ValueError(f"there is no device {name!r}: take auto, cpu, cuda or cuda:0.") from error
+    if name == "cpu":
+        return name
+    if not isinstance(name, str) or not re.fullmatch(r"cuda(:\d+)?", name):
+        raise ValueError(f"there is no device {name!r}: take auto, cpu, cuda or cuda:0.")
+    if not torch.cuda.is_available() or int(name[5:] or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device is {name} but torch sees {torch.cuda.device_count()} GPUs: take cpu, or auto.")
     return name
+
+
+def refuse_batches_of_one(network: torch.nn.Module, plan: Plan) -> None:
+    if plan.batch_size == 1 and any("BatchNorm" in type(m).__name__ for m in network.modules()):
+        raise ValueError("batch_size is 1, but this network normalises over the batch: give at least 2.")
 
 
 def sensible_threads(network: torch.nn.Module, networks: int, plan: Plan) -> int:
     """One thread for small steps, where handing work out costs more than it saves, else all of torch's."""
+    if any("Conv" in type(m).__name__ for m in network.modules()):
+        return torch.get_num_threads()
     parameters = sum(p.numel() for p in network.parameters())
     arithmetic = 6 * parameters * networks * plan.batch_size  # forward and backward of dense layers, a step
     return 1 if arithmetic < SMALL_STEP else torch.get_num_threads()
