@@ -84,13 +84,14 @@ class Dataset:
             )
         if features.dtype != test_features.dtype:
             raise ValueError(
-                "training and test samples must both be 8-bit images or neither: only 8-bit images are divided by 255."
+                "training and test samples must both be 8-bit images or neither: "
+                "only 8-bit images are divided by 255."
             )
         highest = int(max(labels.max(), test_labels.max()))
-        if class_names is None and highest >= len(labels):
+        if class_names is None and highest >= len(labels) + len(test_labels):
             raise ValueError(
-                f"the highest label is {highest} but there are only {len(labels)} samples: number the classes from 0, "
-                "for instance with sklearn.preprocessing.LabelEncoder."
+                f"the highest label is {highest} but there are only {len(labels)} samples: "
+                "number the classes from 0, for instance with sklearn.preprocessing.LabelEncoder."
             )
         if class_names is None:
             class_names = [str(c) for c in range(1 + highest)]

@@ -42,9 +42,7 @@ def demo_command(seeds: tuple[int, ...], epochs: int | None, out: Path | None) -
         variant.experiments[0].check()
     out = files.claim_folder(out, Path("runs/demo"))
     todo = variants(seeds, epochs, out)
-    console.print(
-        f"{len(todo)} methods, {len(NOISES)} noises, {len(seeds)} seeds each; about a minute on two cores"
-    )
+    console.print(f"{len(todo)} methods, {len(NOISES)} noises, {len(seeds)} seeds each, in one process a core")
     notes: dict[str, str] = {}
     with progress_bars() as progress:
         whole = progress.add_task("all methods", total=sum(n_epochs(v.experiments[0]) for v in todo), note="")

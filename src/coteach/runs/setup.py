@@ -1,5 +1,6 @@
 """From an experiment to what is trained: data on the device, noisy labels, networks, torch's settings."""
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -147,6 +148,8 @@ def sensible_threads(network: torch.nn.Module, networks: int, plan: Plan) -> int
 @contextmanager
 def torch_set(threads: int, deterministic: bool) -> Iterator[None]:
     """torch's global settings inside the block; then as they were before."""
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it, before its first product
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(deterministic or before[1])
