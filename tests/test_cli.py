@@ -51,6 +51,13 @@ def test_help_loads_nothing_heavy(tmp_path, command):
     assert "code 0\nheavy []" in done.stdout, done.stdout + done.stderr
 
 
+def test_a_reader_that_goes_away_is_no_crash(tmp_path):
+    command = f"{sys.executable} -m coteach run --help | head -n 1"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: coteach run")
+    assert done.stderr == ""
+
+
 def test_a_mistake_is_told_before_torch_is_loaded(tmp_path):
     done = loaded_by("run", "--method", "coteechin", cwd=tmp_path)
     assert "code 2\nheavy []" in done.stdout

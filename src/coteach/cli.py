@@ -3,6 +3,7 @@
 Nothing heavy is imported before a command is known, so that `--help` answers at once.
 """
 
+import os
 import sys
 import warnings
 from dataclasses import dataclass
@@ -59,6 +60,9 @@ def main(arguments: list[str] | None = None) -> None:
     except ValueError as mistake:
         print(f"coteach: {mistake}", file=sys.stderr)
         raise SystemExit(2) from None
+    except BrokenPipeError:  # the reader has gone, as with `coteach run --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
     except KeyboardInterrupt:
         where = "" if command is None or isinstance(command, Data) else " Finished epochs are in the run folder."
         print(f"coteach: stopped.{where}", file=sys.stderr)

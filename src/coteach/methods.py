@@ -1,6 +1,6 @@
 """Every method as a sequence of phases: who learns from what, with which loss, in which epochs.
 
-`METHODS` drives the command line, the documentation and the tests: a method added here is tested by being here.
+`METHODS` drives the tests: a method added here is tested by being here. (Its line for `--help` is in names.py.)
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def mean_of_a_tenth(picked_NRB: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Phase:
-    """Some epochs of one rule and one loss, captured once: nothing in it asks for the epoch."""
+    """Some epochs of one rule and one loss; nothing in it asks for the epoch."""
 
     epochs: range
     rule: Rule
@@ -53,7 +53,6 @@ class Method:
     name: str
     networks: int
     phases: Callable[[Plan], list[Phase]]
-    summary: str
     views: bool = False  # each network sees its own half of every sample
 
 
@@ -125,14 +124,14 @@ def f_correction_known(plan: Plan, matrix: str = "known") -> list[Phase]:
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("standard", 1, standard, "learns from every given label"),
-        Method("decoupling", 2, decoupling, "two networks learn where they disagree"),
-        Method("f_correction", 1, f_correction, "estimates the flips, then corrects the loss by them"),
-        Method("f_correction_known", 1, f_correction_known, "corrects the loss by the true flip matrix"),
-        Method("mentornet", 1, mentornet, "self-paced: learns from its own small losses"),
-        Method("coteaching", 2, coteaching, "each network learns from its peer's small losses"),
-        Method("coteaching_plus", 2, coteaching_plus, "the peer's small losses where the two disagree"),
-        Method("cotraining", 2, cotraining, "two views; each hands on what it is surest about", views=True),
-        Method("jocor", 2, jocor, "joint loss with agreement; both learn from its small values"),
+        Method("standard", 1, standard),
+        Method("decoupling", 2, decoupling),
+        Method("f_correction", 1, f_correction),
+        Method("f_correction_known", 1, f_correction_known),
+        Method("mentornet", 1, mentornet),
+        Method("coteaching", 2, coteaching),
+        Method("coteaching_plus", 2, coteaching_plus),
+        Method("cotraining", 2, cotraining, views=True),
+        Method("jocor", 2, jocor),
     )
 }

@@ -3,19 +3,37 @@
 import difflib
 from collections.abc import Iterable
 
-METHODS = (
-    "standard",
-    "decoupling",
-    "f_correction",
-    "f_correction_known",
-    "mentornet",
-    "coteaching",
-    "coteaching_plus",
-    "cotraining",
-    "jocor",
-)
-NOISES = ("none", "symmetric", "pair", "asymmetric", "instance", "matrix")
-LOSSES = ("cross_entropy", "softmax_twice", "mae", "gce", "sce")
+METHODS = {
+    "standard": "learns from every given label",
+    "decoupling": "two networks learn where they disagree",
+    "f_correction": "estimates the flips, then corrects the loss by them",
+    "f_correction_known": "corrects the loss by the true flip matrix",
+    "mentornet": "self-paced, learns from its own small losses",
+    "coteaching": "each network learns from its peer's small losses",
+    "coteaching_plus": "the peer's small losses where the two disagree",
+    "cotraining": "two views, each hands on what it is surest about",
+    "jocor": "joint loss with agreement, both learn from its small values",
+}
+NOISES = {
+    "none": "labels as they are",
+    "symmetric": "to any other class",
+    "pair": "to the next class",
+    "asymmetric": "to the next class of the same superclass",
+    "instance": "depending on the sample",
+    "matrix": "by a matrix of your own",
+}
+LOSSES = {
+    "cross_entropy": "of the logits",
+    "softmax_twice": "cross-entropy of the softmax outputs, the authors' accident",
+    "mae": "mean absolute error",
+    "gce": "generalised cross-entropy",
+    "sce": "symmetric cross-entropy",
+}
+
+
+def listed(names: dict[str, str]) -> str:
+    """Every name with its meaning, for a help text."""
+    return ", ".join(f"{name} ({meaning})" for name, meaning in names.items()) + "."
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -87,7 +87,7 @@ def update(training: Training, phase: Phase, epoch: int, weight_NRB: Tensor, los
     sound_NR = loss_NR.isfinite() & gradient_NRP.isfinite().all(-1)
     live_NR = sound_NR & (weight_NRB.any(-1) | phase.rescue)
     training.optimiser.step(gradient_NRP, live_NR, plan.learning_rate(epoch), plan.beta1(epoch))
-    stack.settle_buffers(sound_NR)
+    stack.settle_statistics(sound_NR)
     return sound_NR
 
 

@@ -4,6 +4,7 @@ The forward pass is one batched call (vmap) or a loop over the networks; paramet
 have the same layout either way, so nothing else in the library knows which. P parameters a network.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -61,12 +62,15 @@ class Stack:
             for name in _fixed(self.module)
             if name not in shared
         }
-        self.buffers_before: dict[str, Tensor] = {}
+        self.statistics = [
+            name for name, b in self.module.named_buffers() if name in self.buffers and b.is_floating_point()
+        ]
+        self.statistics_before: dict[str, Tensor] = {}
 
     def __call__(self, x_NRB: Tensor) -> Tensor:
         """logits_NRBC of x_NRB…, each network on its own batch."""
         if self.module.training:
-            self.buffers_before = {name: b.clone() for name, b in self.buffers.items() if b.is_floating_point()}
+            self.statistics_before = {name: self.buffers[name].clone() for name in self.statistics}
         if self.batched:
             params = self._split(self.theta_NRP)
             over_runs = vmap(self._one, randomness="different")
@@ -87,16 +91,14 @@ class Stack:
         (gradient_NRP,) = torch.autograd.grad(loss, self.theta_NRP)
         return gradient_NRP
 
-    def settle_buffers(self, sound_NR: Tensor) -> None:
+    def settle_statistics(self, sound_NR: Tensor) -> None:
         """Take the last batch out of the batch-norm statistics of the networks that were not sound."""
-        for name, before in self.buffers_before.items():
+        for name, before in self.statistics_before.items():
             sound = sound_NR.view(*sound_NR.shape, *[1] * (before.dim() - 2))
             self.buffers[name].copy_(torch.where(sound, self.buffers[name], before))
 
     def network(self, n: int, r: int) -> nn.Module:
         """A plain copy of one network, in evaluation mode."""
-        import copy
-
         module = copy.deepcopy(self.module)
         state = self._split(self.theta_NRP.detach()[n, r]) | {k: b[n, r] for k, b in self.buffers.items()}
         module.load_state_dict(state, strict=False)  # shared buffers are there already

@@ -24,13 +24,16 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 GIVEN = ("batch_size", "warmup", "ramp", "keep_type", "optimizer", "lr", "loss", "estimate_epochs")
 
 
+NOISE_HELP = "Flips of training labels: " + names.listed(names.NOISES)
+
+
 def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def flag(metavar: str, default: str) -> Any:
-    """How a flag whose default depends on the others looks in the help."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
+def flag(metavar: str, default: str, text: str | None = None) -> Any:
+    """How a flag looks in the help whose default depends on the others, or whose choices are listed elsewhere."""
+    return tyro.conf.arg(metavar=metavar, help=text, help_behavior_hint=f"(default: {default})")
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,11 @@ class Experiment:
 
     dataset: str = "digits"
     """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, news, tiny-imagenet or openset-…"""
-    method: str = "coteaching_plus"
-    """Method: standard, decoupling, f_correction, f_correction_known, mentornet, coteaching,
-    coteaching_plus, cotraining or jocor."""
-    loss: Annotated[str | None, flag("NAME", "the method's own")] = None
-    """Loss, with any method: cross_entropy, softmax_twice, mae, gce or sce."""
+    method: Annotated[str, flag("NAME", "coteaching_plus", names.listed(names.METHODS))] = "coteaching_plus"
+    loss: Annotated[str | None, flag("NAME", "the method's own", names.listed(names.LOSSES))] = None
     fidelity: str = "paper"
     """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
-    noise: Annotated[str | None, flag("NAME", "symmetric; none on your own data and openset-…")] = None
-    """Noise put on the training labels: none, symmetric, pair, asymmetric, instance or matrix."""
+    noise: Annotated[str | None, flag("NAME", "symmetric; none on your own data and openset-…", NOISE_HELP)] = None
     rate: Annotated[float | None, flag("X", "0.2; 0.4 of the images for openset-…")] = None
     """Share of labels to flip, from 0 to below 1."""
     matrix: Annotated[Path | None, flag("PATH", "none")] = None

@@ -84,18 +84,10 @@ def summarise(
 
 def config(experiment: Experiment, plan: Plan, device: str, problem: Problem, batched: bool) -> dict[str, Any]:
     """Everything that decides the result, with the choices that were made for the user."""
-    chosen = (
-        {"device": device, "batched": batched}
-        | asdict(plan)
-        | {
-            "fidelity": str(plan.fidelity),
-            "network": experiment.network_name,
-            "device": device,
-        }
-    )
+    chosen = {"network": experiment.network_name, "device": device, "batched": batched}
     return {
         "experiment": files.described(experiment),
-        "plan": chosen,
+        "plan": asdict(plan) | {"fidelity": str(plan.fidelity)} | chosen,
         "data": {
             "samples": len(problem.x_M),
             "test_samples": len(problem.x_test),
