@@ -37,7 +37,7 @@ def normalise(x_RBCHW: Tensor, mean: Sequence[float], std: Sequence[float]) -> T
     if not len(mean) == len(std) == x_RBCHW.shape[-3]:
         raise ValueError(
             f"images of {x_RBCHW.shape[-3]} channels need as many means and standard deviations, "
-            f"but there are {len(mean)} and {len(std)}: give one of each per channel"
+            f"but there are {len(mean)} and {len(std)}: give one of each per channel."
         )
     mean_C11 = x_RBCHW.new_tensor(mean)[:, None, None]
     std_C11 = x_RBCHW.new_tensor(std)[:, None, None]
@@ -48,7 +48,7 @@ def center_crop(x_RBCHW: Tensor, size: int = 56) -> Tensor:
     """The middle `size`×`size` pixels."""
     height, width = x_RBCHW.shape[-2:]
     if size > min(height, width):
-        raise ValueError(f"cannot cut {size}×{size} pixels out of {height}×{width}: choose a smaller crop")
+        raise ValueError(f"cannot cut {size}×{size} pixels out of {height}×{width}: choose a smaller crop.")
     top, left = round((height - size) / 2), round((width - size) / 2)
     return x_RBCHW[..., top : top + size, left : left + size]
 

@@ -72,7 +72,7 @@ def load_cifar100(data_dir: str | os.PathLike | None = None) -> Dataset:
     superclass[fine] = coarse
     if (superclass < 0).any() or (superclass[fine] != coarse).any():
         raise ValueError(
-            "the CIFAR-100 files lack a class or put one into two superclasses: unpack the archive again"
+            "the CIFAR-100 files lack a class or put one into two superclasses: unpack the archive again."
         )
     return _split("cifar100", CIFAR100, images, fine, names, torch.from_numpy(superclass))
 

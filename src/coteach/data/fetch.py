@@ -22,7 +22,7 @@ def data_home(data_dir: str | os.PathLike | None = None) -> Path:
         return Path(pooch.os_cache("coteach"))
     home = Path(chosen).expanduser()
     if home.exists() and not home.is_dir():
-        raise ValueError(f"the data folder {home} is a file: name the folder that holds the data sets")
+        raise ValueError(f"the data folder {home} is a file: name the folder that holds the data sets.")
     return home
 
 
@@ -61,7 +61,7 @@ def find_or_fetch(
 
 def damaged(path: str | os.PathLike, what: str) -> ValueError:
     """The error for a file that is not what it should be."""
-    return ValueError(f"{path} {what}: delete it so that it is downloaded again, or copy it anew")
+    return ValueError(f"{path} {what}: delete it so that it is downloaded again, or copy it anew.")
 
 
 def _locate_one(source: Source, i: int, home: Path) -> Path | None:
@@ -93,12 +93,12 @@ def _download(file: File, folder: Path, by_hand: str, mirrors: tuple[str, ...] |
     urls = file.urls if mirrors is None else tuple(f"{mirror}/{file.name}" for mirror in mirrors)
     assert mirrors is not None or all(url.startswith("https://") for url in urls)
     if not urls:
-        raise ValueError(f"{file.name} cannot be downloaded by a program: {by_hand}, and put it into {folder}")
+        raise ValueError(f"{file.name} cannot be downloaded by a program: {by_hand}, and put it into {folder}.")
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise ValueError(
-            f"{folder} cannot be written to: choose another data folder, for instance with COTEACH_DATA"
+            f"{folder} cannot be written to: choose another data folder, for instance with COTEACH_DATA."
         )
     pooch.get_logger().setLevel("WARNING")
     failures = []
@@ -117,7 +117,7 @@ def _download(file: File, folder: Path, by_hand: str, mirrors: tuple[str, ...] |
                 failures.append(f"{url} (not the published file)")
     raise ValueError(
         f"{file.name} could not be downloaded from {' nor from '.join(failures)}: "
-        f"try again later, or put the file into {folder} yourself"
+        f"try again later, or put the file into {folder} yourself."
     )
 
 

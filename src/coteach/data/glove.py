@@ -48,7 +48,7 @@ def read_vectors(path: Path, words: dict[str, int]) -> tuple[np.ndarray, np.ndar
                 row_of_word[word] = len(rows)
     if not rows:
         raise ValueError(
-            f"{path} has none of the words: give a file of English word vectors in GloVe's text format"
+            f"{path} has none of the words: give a file of English word vectors in GloVe's text format."
         )
     return row_of_word, np.concatenate([np.zeros((1, dimension), dtype=np.float32), np.stack(rows)])
 
@@ -66,7 +66,7 @@ def _numbers(fields: list[bytes], path: Path, line: int) -> np.ndarray:
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     if not path.is_file():
-        raise ValueError(f"there is no file of word vectors {path}: give the path of one in GloVe's text format")
+        raise ValueError(f"there is no file of word vectors {path}: give the path of one in GloVe's text format.")
     try:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive, archive.open(MEMBER) as stream:

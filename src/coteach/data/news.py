@@ -46,7 +46,7 @@ def load(
         theirs was ordered is not known.)
     """
     if split not in ("bydate", "70/30"):
-        raise ValueError(f"there is no split {split!r} of news: choose 'bydate' or '70/30'")
+        raise ValueError(f"there is no split {split!r} of news: choose 'bydate' or '70/30'.")
     (path,) = find_or_fetch("news", data_dir)
     vectors_path = find_or_fetch("glove", data_dir)[0] if vectors is None else Path(vectors).expanduser()
     train, test, words = _read_posts(path)

@@ -40,7 +40,7 @@ def load_openset_cifar100(
     if style == "authors":
         return _as_inventors_do(load_cifar10(data_dir), outside.all_of_cifar100(data_dir), rate, seed)
     if style != "paper":
-        raise ValueError(f"openset-cifar100 has no style {style!r}: choose 'paper' or 'authors'")
+        raise ValueError(f"openset-cifar100 has no style {style!r}: choose 'paper' or 'authors'.")
     return _as_paper_does("openset-cifar100", load_cifar10(data_dir), outside.cifar100(data_dir), rate, seed)
 
 
@@ -69,7 +69,7 @@ def _as_inventors_do(inside: Dataset, outside_images: np.ndarray, rate: float, s
     n = len(inside.x_train)
     n_outside = round(n * rate)
     if not 0 < n_outside <= min(n - 1, len(outside_images)):
-        raise ValueError(f"a share of {rate} outside images cannot be had: choose one above 0 and below 1")
+        raise ValueError(f"a share of {rate} outside images cannot be had: choose one above 0 and below 1.")
     chosen = np.random.RandomState(seed).choice(len(outside_images), n_outside, replace=False)
     x, y = inside.x_train.clone(), inside.y_train.clone()
     x[n - n_outside :] = torch.from_numpy(outside_images[chosen])

@@ -36,7 +36,7 @@ def load(data_dir: str | os.PathLike | None = None, classes: int | None = None) 
     with _opened(path) as files:
         listed = files.text("wnids.txt").split()
         if classes is not None and not 2 <= classes <= len(listed):
-            raise ValueError(f"{path} lists {len(listed)} classes: choose from 2 to all of them, not {classes}")
+            raise ValueError(f"{path} lists {len(listed)} classes: choose from 2 to all of them, not {classes}.")
         wnids = sorted(listed[:classes])
         x_train, y_train = _read_part(files, _train_images(files, wnids), len(wnids), "train")
         x_test, y_test = _read_part(files, _test_images(files, wnids), len(wnids), "val")
@@ -151,5 +151,5 @@ def _pillow() -> ModuleType:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ValueError("Tiny-ImageNet's JPEGs need Pillow: pip install 'coteach[images]'") from error
+        raise ValueError("Tiny-ImageNet's JPEGs need Pillow: pip install 'coteach[images]'.") from error
     return Image

@@ -37,7 +37,7 @@ class CNN7(nn.Module):
     def __init__(self, n_classes: int, form: str = "authors", channels: int = 3) -> None:
         super().__init__()
         if form not in ("authors", "printed", "dense"):
-            raise ValueError(f"there is no form {form!r} of CNN7: choose 'authors', 'printed' or 'dense'")
+            raise ValueError(f"there is no form {form!r} of CNN7: choose 'authors', 'printed' or 'dense'.")
         n_last = 16 if form == "authors" else 196
         self.convolutions = nn.Sequential(
             *_conv(channels, 64), *_conv(64, 64), nn.MaxPool2d(2),

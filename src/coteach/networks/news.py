@@ -45,11 +45,11 @@ class NewsNet(nn.Module):
     def __init__(self, vectors: Any, n_classes: int, pooling: str = "words") -> None:
         super().__init__()
         if pooling not in ("words", "flat"):
-            raise ValueError(f"there is no pooling {pooling!r}: choose 'words' or 'flat'")
+            raise ValueError(f"there is no pooling {pooling!r}: choose 'words' or 'flat'.")
         table_VD = torch.as_tensor(vectors, dtype=torch.get_default_dtype())
         if table_VD.ndim != 2:
             raise ValueError(
-                f"word vectors must be a table, one row a word, but have shape {tuple(table_VD.shape)}"
+                f"word vectors must be a table, one row a word, but have shape {tuple(table_VD.shape)}."
             )
         self.register_buffer("vectors", table_VD, persistent=False)
         self.pooling = pooling

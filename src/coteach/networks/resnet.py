@@ -42,7 +42,7 @@ class PreActResNet18(nn.Module):
     def __init__(self, n_classes: int, head: str = "standard", channels: int = 3) -> None:
         super().__init__()
         if head not in ("standard", "authors"):
-            raise ValueError(f"there is no head {head!r} of PreActResNet18: choose 'standard' or 'authors'")
+            raise ValueError(f"there is no head {head!r} of PreActResNet18: choose 'standard' or 'authors'.")
         self.stem = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
         self.stages = nn.Sequential(
             PreActBlock(64, 64, 1), PreActBlock(64, 64, 1),

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from coteach.names import METHODS
@@ -43,27 +44,13 @@ def demo_command(seeds: tuple[int, ...], epochs: int | None, out: Path | None) -
     out = files.claim_folder(out, Path("runs/demo"))
     todo = variants(seeds, epochs, out)
     console.print(f"{len(todo)} methods, {len(NOISES)} noises, {len(seeds)} seeds each, in one process a core")
-    notes: dict[str, str] = {}
     with progress_bars() as progress:
-        whole = progress.add_task("all methods", total=sum(n_epochs(v.experiments[0]) for v in todo), note="")
-        bars = {}
-
-        def show(message: tuple[str, str, str]) -> None:
-            kind, label, text = message
-            if kind == "note":
-                notes.setdefault(text, label)
-                return
-            if label not in bars:
-                total = n_epochs(next(v for v in todo if v.label == label).experiments[0])
-                bars[label] = progress.add_task(label, total=total, note="")
-            progress.update(bars[label], advance=1, note=text)
-            progress.advance(whole)
-
-        for variant in in_processes(train, todo, show):
-            progress.remove_task(bars.pop(variant.label))
+        bars = Bars(progress, todo)
+        for variant in in_processes(train, todo, bars.show):
+            bars.finish(variant)
     cells = {v.label: [read(e.out) for e in v.experiments if e.out] for v in todo}
     console.print(table(cells, len(seeds)))
-    for text, label in notes.items():
+    for text, label in bars.notes.items():
         console.print(f"[dim]note, {label}: {text}[/dim]")
     figure = [out / "demo.png", out / "demo.svg"]
     curves(
@@ -73,6 +60,30 @@ def demo_command(seeds: tuple[int, ...], epochs: int | None, out: Path | None) -
     )
     console.print(f"figure: {figure[0]}", soft_wrap=True)
     console.print(f"everything: {out}", soft_wrap=True)
+
+
+class Bars:
+    """One bar over everything and one for each method at work, moved by messages from its process."""
+
+    def __init__(self, progress: Progress, todo: list[Variant]):
+        self.progress = progress
+        self.epochs = {variant.label: n_epochs(variant.experiments[0]) for variant in todo}
+        self.whole = progress.add_task("all methods", total=sum(self.epochs.values()), note="")
+        self.at_work: dict[str, TaskID] = {}
+        self.notes: dict[str, str] = {}  # each sentence once, with the first method that said it
+
+    def show(self, message: tuple[str, str, str]) -> None:
+        kind, label, text = message
+        if kind == "note":
+            self.notes.setdefault(text, label)
+            return
+        if label not in self.at_work:
+            self.at_work[label] = self.progress.add_task(label, total=self.epochs[label], note="")
+        self.progress.update(self.at_work[label], advance=1, note=text)
+        self.progress.advance(self.whole)
+
+    def finish(self, variant: Variant) -> None:
+        self.progress.remove_task(self.at_work.pop(variant.label))
 
 
 def variants(seeds: tuple[int, ...], epochs: int | None, out: Path) -> list[Variant]:
