@@ -13,7 +13,7 @@ INSTALLED := .venv/.installed
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 
-demo: $(INSTALLED) ## compare all methods on handwritten digits with wrong labels (two minutes)
+demo: $(INSTALLED) ## compare all methods on handwritten digits with wrong labels (about a minute)
 	.venv/bin/coteach demo $(ARGS)
 
 test: $(INSTALLED) ## run the tests on WORKERS=2 processes (under five minutes)

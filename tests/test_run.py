@@ -144,7 +144,7 @@ def test_experiments_run_together_as_they_run_alone(tmp_path, dataset):
 
 
 def test_only_noise_and_seeds_may_differ_between_experiments_that_run_together(tmp_path, dataset):
-    several = [experiment(tmp_path), experiment(tmp_path, method="standard", lr=0.1)]
+    several = [experiment(tmp_path), experiment(tmp_path, method="standard", lr=0.1, out=tmp_path / "b")]
     with pytest.raises(ValueError, match="same lr, method"):
         run_together(several, dataset, say=silent)
 
@@ -319,6 +319,14 @@ def test_own_data_are_named_and_get_a_network_for_their_shape(tmp_path, dataset)
     result = run(experiment(tmp_path, epochs=1, out=tmp_path / "b"), pictures, say=lines.append)
     assert (result.summary["dataset"], result.summary["network"]) == ("pictures", "small_cnn")
     assert "batch_size shrinks from 128 to 20, to fit the data" in lines
+
+
+def test_experiments_that_run_together_need_folders_of_their_own(tmp_path, dataset):
+    with pytest.raises(ValueError, match="same out"):
+        run_together([experiment(tmp_path), experiment(tmp_path, seeds=(3,))], dataset, say=silent)
+    with pytest.raises(ValueError, match="no experiment"):
+        run_together([], dataset, say=silent)
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_is_no_experiment_or_no_data_set_is_refused(tmp_path, dataset):

@@ -64,7 +64,11 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except KeyboardInterrupt:
-        where = "" if command is None or isinstance(command, Data) else " Finished epochs are in the run folder."
+        where = (
+            ""
+            if command is None or isinstance(command, Data)
+            else " Finished epochs, if any, are in the run folder."
+        )
         print(f"coteach: stopped.{where}", file=sys.stderr)
         raise SystemExit(130) from None
 

@@ -26,7 +26,7 @@ SWITCHES = {
     "news_70_30": (11, "NEWS: first 70 % to train, last 30 % to test, instead of the split by date"),
     "tiny_crops": (12, "Tiny-ImageNet: random-resized crops of 56, flips, normalised; other head"),
     "whole_test_batches": (13, "the test set's last, incomplete batch is left out"),
-    "linear_type2": (17, "λ type 2 reaches 1 - 2τ one epoch before the last"),
+    "linear_type2": (17, "λ type 2 reaches 1 - 2τ one epoch before E_max"),
     "openset_mixture": (18, "open-sets: first 60 % of CIFAR-10 and 20,000 outside images of any class"),
     "warmup_short": (22, "the warm-up ends one epoch early (epoch < warm-up, counted from 1)"),
 }

@@ -14,9 +14,9 @@ from coteach.rules import Batch, Rule, disagreement
 EVENTS = {
     "no_disagreement": "batches on which the networks agreed throughout, so that there was nothing to pick",
     "nothing_kept": "batches whose share to keep came to no sample, so that all candidates were taken",
-    "non_finite_loss": "batches with an infinite or undefined loss, which the run sat out: lower --lr",
+    "non_finite_loss": "batches with an infinite or undefined loss or gradient, which a network sat out: lower --lr",
     "one_class": "networks that predict one class for the whole test set: if it lasts, give a longer --warmup",
-    "consensus": "epochs without any disagreement: the exchange no longer does anything",
+    "consensus": "epochs in which the networks agreed throughout, so that two are no better than one",
 }
 
 
@@ -50,7 +50,7 @@ class Tally:
         )
 
     def rows(self, networks: int) -> list[dict]:
-        """One dictionary for each run; the host waits for the device here and nowhere else in the epoch."""
+        """One dictionary for each run; counting itself never waits for the device, only this does."""
         names = list(self.sums)
         table = torch.stack([self.sums[name] for name in names], -1).tolist()
         return [_row(dict(zip(names, values, strict=True)), networks) for values in table]

@@ -1,1 +1,1 @@
-"""How a step runs: batches, optimisers, precision."""
+"""How a step runs: batches and optimisers."""

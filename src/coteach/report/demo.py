@@ -51,15 +51,15 @@ def demo_command(seeds: tuple[int, ...], epochs: int | None, out: Path | None) -
     cells = {v.label: [read(e.out) for e in v.experiments if e.out] for v in todo}
     console.print(table(cells, len(seeds)))
     for text, label in bars.notes.items():
-        console.print(f"[dim]note, {label}: {text}[/dim]")
+        console.print(f"note, {label}: {text}", markup=False, style="dim")
     figure = [out / "demo.png", out / "demo.svg"]
     curves(
         {noise: {label: row[i].rows for label, row in cells.items()} for i, noise in enumerate(NOISES)},
         figure,
         f"scikit-learn's digits, MLP 64-256-10, mean of {len(seeds)} seeds, band: ± 1 standard deviation",
     )
-    console.print(f"figure: {figure[0]}", soft_wrap=True)
-    console.print(f"everything: {out}", soft_wrap=True)
+    console.print(f"figure: {figure[0]}", soft_wrap=True, markup=False)
+    console.print(f"everything: {out}", soft_wrap=True, markup=False)
 
 
 class Bars:

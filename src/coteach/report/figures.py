@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-# Okabe and Ito's colours, which most colour-blind people can tell apart, the yellow darkened for white paper.
+# Okabe and Ito's eight colours, which most colour-blind people can tell apart, the yellow darkened for white
+# paper; then grey and two of Tol's.
 COLOURS = (
     "#000000",
     "#E69F00",

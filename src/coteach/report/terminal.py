@@ -55,11 +55,11 @@ def run_command(experiment: Experiment) -> None:
         task = progress.add_task(experiment.method, total=n_epochs(experiment), note="")
         result = run(
             experiment,
-            say=lambda line: progress.console.print(f"note: {line}"),
+            say=lambda line: progress.console.print(f"note: {line}", markup=False),
             on_epoch=lambda epoch: progress.update(task, advance=1, note=progress_note(epoch)),
         )
     console.print(summary_table(result))
-    console.print(f"written to {result.folder}", soft_wrap=True)
+    console.print(f"written to {result.folder}", soft_wrap=True, markup=False)
 
 
 def summary_table(result: Result) -> Table:
@@ -98,5 +98,5 @@ def data_command(names: tuple[str, ...], data_dir: Path | None) -> None:
         for status in data.status(data_dir):
             where = (status.found or status.note).replace(f"{home}/", "")
             table.add_row(status.name, data.DATASETS[status.name].what, escape(where))
-        console.print(f"data folder: {home}", soft_wrap=True)
+        console.print(f"data folder: {home}", soft_wrap=True, markup=False)
         console.print(table)

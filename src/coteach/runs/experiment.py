@@ -69,8 +69,7 @@ class Experiment:
     """λ of type 1 (stays) or 2 (goes on falling)."""
     estimate_epochs: Annotated[int | None, flag("N", "as many as the second has")] = None
     """Epochs of f_correction's first training, from which it estimates how labels flip."""
-    network: Annotated[str | None, flag("NAME", "the paper's for the data set")] = None
-    """Network."""
+    network: Annotated[str | None, flag("NAME", "the paper's for the data set", ", ".join(NETWORKS) + ".")] = None
     optimizer: Annotated[Literal["adam", "sgd"] | None, flag("{adam,sgd}", "adam; sgd for openset-…")] = None
     """Optimiser."""
     lr: Annotated[float | None, flag("X", "0.001; 0.005 for digits, 0.01 for openset-…")] = None

@@ -72,6 +72,8 @@ def run_together(
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> list[Result]:
     """Run experiments that share data set, network and method as one stack; each fills its own folder."""
+    if not experiments:
+        raise ValueError("there is no experiment to run: give at least one.")
     for experiment in experiments:
         if not isinstance(experiment, Experiment):
             raise ValueError(f"run takes an Experiment, not {experiment!r}: coteach.run(coteach.Experiment(...)).")
@@ -87,6 +89,9 @@ def run_together(
         files.refuse_if_taken(experiment.out)
         if differing := differing_fields(first, experiment) - MAY_DIFFER:
             raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
+    outs = [experiment.out for experiment in experiments if experiment.out is not None]
+    if len(set(outs)) < len(outs):
+        raise ValueError("two experiments have the same out: give each a folder of its own.")
     plan, notes = first.plan_and_notes()
     device = setup.chosen_device(first.device)
     if dataset is None:

@@ -45,6 +45,8 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
         raise ValueError(
             f"asymmetric noise needs superclasses, which {dataset.name} has not: take cifar100, or noise pair."
         )
+    if dataset.outside is not None and experiment.noise_kind != "none":
+        raise ValueError(f"{dataset.name} has images from outside: leave --noise out, labels stay as they are.")
     draw = noise.corrupt(
         y,
         experiment.noise_kind,
@@ -57,8 +59,7 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
     )
     if dataset.outside is not None:
         outside = dataset.outside.numpy()
-        rate = float(outside.mean()) if experiment.noise_share is None else experiment.noise_share
-        draw = replace(draw, clean=~outside, nominal_rate=rate, kind="openset")
+        draw = replace(draw, clean=~outside, nominal_rate=float(outside.mean()), kind="openset")
     return draw
 
 
