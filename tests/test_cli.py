@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,15 @@ def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
     main(["data", "digits"])
     assert "1,297 / 500 samples of 64, 10 classes" in capsys.readouterr().out
+
+
+def test_a_terminated_demo_leaves_no_process_behind(tmp_path):
+    command = [*COMMAND, "demo", "--epochs", "2000", "--seeds", "1", "--out", "here"]
+    demo = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("here/*/*/metrics.jsonl")):
+        assert demo.poll() is None
+        time.sleep(0.1)
+    demo.terminate()
+    _, errors = demo.communicate(timeout=60)  # ends only when nobody holds the pipes any more
+    assert demo.returncode == 143
+    assert "Traceback" not in errors

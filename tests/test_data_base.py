@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,3 +155,47 @@ def test_images_are_8_bit_in_both_sets_or_in_neither():
     x = np.zeros((4, 1, 2, 2), dtype=np.uint8)
     with pytest.raises(ValueError, match="both be 8-bit images or neither"):
         Dataset.from_arrays(x, [0, 1, 0, 1], x / 255, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x[:, ::-1],
+        lambda x: x.astype(">f8"),
+        lambda x: x.astype(np.longdouble),
+        lambda x: np.asfortranarray(x),
+        lambda x: (100 * x).astype(">i4"),
+    ],
+)
+def test_any_layout_of_numbers_is_taken(change):
+    x = change(np.random.default_rng(0).normal(size=(6, 3)))
+    dataset = Dataset.from_arrays(x, [0, 1] * 3, x, [0, 1] * 3)
+    np.testing.assert_allclose(dataset.x_train.numpy(), np.asarray(x, dtype=np.float32))
+
+
+def test_grey_images_get_a_channel_and_channels_come_first():
+    x, y = np.zeros((4, 8, 8), dtype=np.uint8), [0, 1, 0, 1]
+    assert Dataset.from_arrays(x, y, x, y).x_train.shape == (4, 1, 8, 8)
+    x = np.zeros((4, 8, 8, 3), dtype=np.uint8)
+    with pytest.raises(ValueError, match="channels last"):
+        Dataset.from_arrays(x, y, x, y)
+
+
+@pytest.mark.parametrize(
+    "x, words",
+    [
+        (scipy.sparse.eye(4).tocsr(), "sparse"),
+        (torch.eye(4).to_sparse(), "sparse"),
+        (np.ma.masked_less(np.eye(4), 0.5), "masked"),
+    ],
+)
+def test_what_would_lose_numbers_is_refused(x, words):
+    with pytest.raises(ValueError, match=words):
+        Dataset.from_arrays(x, [0, 1, 0, 1], np.eye(4), [0, 1, 0, 1])
+
+
+def test_names_of_known_data_sets_are_taken_and_class_names_may_be_any_iterable():
+    x, y = np.eye(4), [0, 1, 0, 1]
+    with pytest.raises(ValueError, match="known data set"):
+        Dataset.from_arrays(x, y, x, y, name="digits")
+    assert Dataset.from_arrays(x, y, x, y, class_names=(c for c in "ab")).class_names == ("a", "b")

@@ -336,6 +336,13 @@ def test_what_is_no_experiment_or_no_data_set_is_refused(tmp_path, dataset):
         run(experiment(tmp_path), (dataset.x_train, dataset.y_train))
 
 
+def test_one_feature_cannot_be_halved(tmp_path):
+    x, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    with pytest.raises(ValueError, match="views of your own"):
+        run(experiment(tmp_path, method="cotraining"), Dataset.from_arrays(x, y, x, y), say=silent)
+    assert not (tmp_path / "run").exists()
+
+
 def test_batches_of_one_cannot_be_normalised(tmp_path):
     images = np.zeros((4, 3, 32, 32), dtype=np.uint8)
     pictures = Dataset.from_arrays(images, np.arange(4) % 2, images, np.arange(4) % 2)

@@ -4,6 +4,7 @@ Nothing heavy is imported before a command is known, so that `--help` answers at
 """
 
 import os
+import signal
 import sys
 import warnings
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ Command = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. Exit code 2 and one line for a user's mistake, 130 after Ctrl-C."""
-    command = None
+    # As an exception, so that whoever started processes ends them.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         command = tyro.cli(
             Command,
@@ -64,12 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except KeyboardInterrupt:
-        where = (
-            ""
-            if command is None or isinstance(command, Data)
-            else " Finished epochs, if any, are in the run folder."
-        )
-        print(f"coteach: stopped.{where}", file=sys.stderr)
+        print("coteach: stopped; epochs that were finished, if any, are in the run folder.", file=sys.stderr)
         raise SystemExit(130) from None
 
 

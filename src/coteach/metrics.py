@@ -14,7 +14,7 @@ from coteach.rules import Batch, Rule, disagreement
 EVENTS = {
     "no_disagreement": "batches on which the networks agreed throughout, so that there was nothing to pick",
     "nothing_kept": "batches whose share to keep came to no sample, so that all candidates were taken",
-    "non_finite_loss": "batches with an infinite or undefined loss or gradient, which a network sat out: lower --lr",
+    "non_finite_loss": "batches with a loss or gradient that is not finite, which a network sat out: lower --lr",
     "one_class": "networks that predict one class for the whole test set: if it lasts, give a longer --warmup",
     "consensus": "epochs in which the networks agreed throughout, so that two are no better than one",
 }

@@ -68,6 +68,11 @@ class Dataset:
         class_names : sequence of C strings, optional
             Without it C is the highest label plus one.
         """
+        from coteach.data import DATASETS
+
+        if name in DATASETS:
+            raise ValueError(f"{name!r} is the name of a known data set: give your own another name.")
+        class_names = None if class_names is None else tuple(class_names)
         n_classes = None if class_names is None else len(class_names)
         labels, test_labels = check_labels(y, n_classes), check_labels(y_test, n_classes)
         if len(np.unique(labels)) < 2:
@@ -107,8 +112,12 @@ class Dataset:
 
 def _check_features(x: Any, what: str) -> Tensor:
     """Return a contiguous copy: uint8 images as they are, all else as finite float32."""
+    if hasattr(x, "todense") or (isinstance(x, Tensor) and x.layout != torch.strided):
+        raise ValueError(f"the {what}features are sparse: make them dense first, with .toarray() or .to_dense().")
+    if isinstance(x, np.ma.MaskedArray) and x.mask.any():
+        raise ValueError(f"the {what}features are masked: fill in what is missing, or drop those samples.")
     try:
-        tensor = x.detach().cpu() if isinstance(x, Tensor) else torch.tensor(np.asarray(x))
+        tensor = x.detach().cpu() if isinstance(x, Tensor) else torch.tensor(_native(np.asarray(x)))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the {what}features are not an array of numbers: encode text and categories as numbers first."
@@ -120,7 +129,14 @@ def _check_features(x: Any, what: str) -> Tensor:
         )
     if tensor.numel() == 0:
         raise ValueError(f"the {what}features are empty: hand in at least one sample with one feature.")
+    if tensor.dtype == torch.uint8 and tensor.ndim == 3:
+        tensor = tensor[:, None]  # grey images without an axis for their one channel
     if tensor.dtype == torch.uint8 and tensor.ndim == 4:
+        if tensor.shape[3] in (1, 3, 4) and tensor.shape[1] not in (1, 3, 4):
+            raise ValueError(
+                f"the {what}images have shape {tuple(tensor.shape[1:])}, their channels last: "
+                "move them first, with x.transpose(0, 3, 1, 2)."
+            )
         return tensor.clone(memory_format=torch.contiguous_format)
     if tensor.is_complex():
         raise ValueError(f"the {what}features are complex numbers: give their real and imaginary parts.")
@@ -132,3 +148,10 @@ def _check_features(x: Any, what: str) -> Tensor:
             "float32: fill it in or drop the sample."
         )
     return tensor
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """As torch takes it: this machine's byte order, at most 64 bits, no negative strides."""
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))

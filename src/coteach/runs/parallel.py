@@ -81,10 +81,15 @@ def _serve(work: Work, pipe: Connection) -> None:
     """In the process: item after item, until the parent ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     while True:
-        item = pipe.recv()
+        try:
+            item = pipe.recv()
+        except EOFError:  # the parent is gone
+            return
         try:
             work(item, lambda message: pipe.send(("message", message)))
             pipe.send(("done", None))
+        except BrokenPipeError:
+            return
         except Exception as error:
             error.add_note(f"In its process:\n{traceback.format_exc()}")
             pipe.send(("failed", _portable(error)))

@@ -113,6 +113,8 @@ def run_together(
     with torch.random.fork_rng(devices=[]):
         network = build()  # fails here, before a folder is made, if it does not fit the data
     setup.refuse_batches_of_one(network, plan)
+    if method.views and view is None:
+        setup.refuse_views_of_nothing(dataset, method.networks)
     batched = batches_well(network)
     threads = setup.sensible_threads(network, method.networks * len(problem.seeds), plan)
     if first.dataset == OWN and first.tau is None and first.noise_kind == "none":

@@ -30,6 +30,13 @@ def named_after(dataset: Dataset, experiment: Experiment) -> Experiment:
     return replace(experiment, dataset=OWN, network=network)
 
 
+def refuse_views_of_nothing(dataset: Dataset, networks: int) -> None:
+    if dataset.x_train.shape[-1] < networks:
+        raise ValueError(
+            "cotraining halves the last axis of a sample, which has length 1 here: give views of your own."
+        )
+
+
 def dataset_options(experiment: Experiment) -> dict[str, Any]:
     options = dict(experiment.recipe.data)
     if experiment.recipe.own_noise is not None:
