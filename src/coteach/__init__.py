@@ -1,4 +1,4 @@
-"""Train classifiers that survive wrong labels, and tell which labels are wrong.
+"""Train classifiers that survive wrong labels.
 
 The public names are loaded when they are first used, so that `import coteach` is quick.
 """
