@@ -8,6 +8,8 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 import torch  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
@@ -20,3 +22,14 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture
+def dataset():
+    """Three clouds of 40 points, and as many to test."""
+    random = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    x = random.normal(size=(240, 5)) + 4 * np.eye(3, 5)[np.tile(y, 2)]
+    from coteach.data import Dataset
+
+    return Dataset.from_arrays(x[:120], y, x[120:], y)

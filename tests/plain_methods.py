@@ -96,7 +96,7 @@ def taken_over(phase: Phase) -> Stage:
         return [mask.nonzero().flatten().tolist() for mask in phase.rule(batch(o))[:, 0]]
 
     def nothing_kept(o: oracle.Opinions) -> bool:
-        return bool(phase.rule.without_share(batch(o)))
+        return bool(phase.rule.shortfalls(batch(o))[1])
 
     def weight(n_picked: int, n_batch: int) -> float:
         picked = (torch.arange(n_batch) < n_picked).double()[None, None]

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import example, given
 from hypothesis import strategies as st
+from PIL import Image
 from torch import Tensor
 
 from coteach.augment import (
@@ -152,7 +153,6 @@ def test_bytes_are_the_same_as_floats_from_0_to_1():
 
 
 def test_random_resized_crop_is_pillows():
-    pillow = pytest.importorskip("PIL.Image")
     x = images(0, 1, 12, 3, 64, 64, dtype=torch.uint8)
     u = draws(0, 1, 12, RESIZED_CROP_DRAWS)
     u[0, 0, :20] = 0.99  # nearly the whole image, so that resizing shrinks it
@@ -160,8 +160,8 @@ def test_random_resized_crop_is_pillows():
 
     def by_pillow(image: Tensor, numbers: list[float]) -> Tensor:
         top, left, h, w = box_by_trying(numbers, 64, 64)
-        part = pillow.fromarray(image.permute(1, 2, 0).numpy()).crop((left, top, left + w, top + h))
-        out = torch.from_numpy(np.array(part.resize((56, 56), pillow.Resampling.BILINEAR))).permute(2, 0, 1)
+        part = Image.fromarray(image.permute(1, 2, 0).numpy()).crop((left, top, left + w, top + h))
+        out = torch.from_numpy(np.array(part.resize((56, 56), Image.Resampling.BILINEAR))).permute(2, 0, 1)
         return (out.flip(2) if numbers[22] < 0.5 else out) / 255
 
     expected = one_by_one(by_pillow, x, u)

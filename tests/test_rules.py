@@ -164,8 +164,8 @@ def test_runs_never_look_at_each_other(drawn, data):
     some = Batch(batch.logits_NRBC[:, runs], batch.loss_NRB[:, runs], batch.keep_R1[runs], batch.round_up)
     for name, rule in RULES.items():
         assert torch.equal(rule(some), rule(batch)[:, runs]), name
-        assert torch.equal(rule.without_candidates(some), rule.without_candidates(batch)[runs]), name
-        assert torch.equal(rule.without_share(some), rule.without_share(batch)[runs]), name
+        for mine, everybodys in zip(rule.shortfalls(some), rule.shortfalls(batch), strict=True):
+            assert torch.equal(mine, everybodys[runs]), name
 
 
 @given(order=st.permutations(range(7)), seed=st.integers(0, 2**32), round_up=st.booleans())
@@ -196,10 +196,10 @@ def test_a_rule_says_when_it_has_nothing_to_choose(drawn):
         for run, share in enumerate(keep):
             o = opinions(batch, run, share)
             candidates = oracle.candidates(oracle.RULES[name], o)
-            assert RULES[name].without_candidates(batch)[run].item() == (not candidates), name
+            assert RULES[name].shortfalls(batch)[0][run].item() == (not candidates), name
             if name != "cotraining":  # counts its shares by class
                 starved = oracle.nothing_kept(oracle.RULES[name], o)
-                assert RULES[name].without_share(batch)[run].item() == starved, name
+                assert RULES[name].shortfalls(batch)[1][run].item() == starved, name
 
 
 # ---- Table 1 of the paper, probed by behaviour ----------------------------------------------------------------

@@ -1,10 +1,9 @@
-"""Experiments from Python: the run folder and its contract, what decides the bytes, and what is refused."""
+"""Experiments from Python: the run folder and its contract, and what decides the bytes."""
 
 import json
 import math
 import tomllib
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,33 +14,18 @@ from coteach import names
 from coteach.data import Dataset
 from coteach.losses import LOSSES
 from coteach.methods import METHODS
+from coteach.networks.news import pool
 from coteach.noise import KINDS, Noise
-from coteach.runs.experiment import Experiment, shrunk
+from coteach.runs.experiment import Experiment
 from coteach.runs.folder import read_rows
 from coteach.runs.run import run, run_together
+from coteach.runs.setup import as_stored
+from run_cases import experiment, silent
 
 ROW = {
     "seed", "epoch", "test_accuracy", "ensemble_accuracy", "train_loss", "label_precision", "label_recall",
     "disagreement", "total_variation", "keep_rate", "kept", "events",
 }  # fmt: skip
-
-
-def silent(line: str) -> None:
-    """Takes the lines meant for a user."""
-
-
-@pytest.fixture
-def dataset() -> Dataset:
-    """Three clouds of 40 points, and as many to test."""
-    random = np.random.default_rng(0)
-    y = np.arange(120) % 3
-    x = random.normal(size=(240, 5)) + 4 * np.eye(3, 5)[np.tile(y, 2)]
-    return Dataset.from_arrays(x[:120], y, x[120:], y)
-
-
-def experiment(tmp_path: Path, **changes) -> Experiment:
-    usual = Experiment(noise="symmetric", epochs=3, device="cpu", seeds=(1, 2), out=tmp_path / "run")
-    return replace(usual, **changes)
 
 
 def test_the_names_of_the_command_line_are_those_of_the_registries():
@@ -248,184 +232,17 @@ def test_an_overflow_is_an_event_not_a_crash(tmp_path, dataset):
     assert result.summary["events"]["non_finite_loss"] > 0
 
 
-# ---- what is refused ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "changes, words",
-    [
-        ({"method": "coteaching_pluss"}, "did you mean 'coteaching_plus'"),
-        ({"noise": "pairs"}, "did you mean 'pair'"),
-        ({"loss": "softmax"}, "choose one of"),
-        ({"network": "mpl"}, "did you mean 'mlp'"),
-        ({"fidelity": "author"}, "must begin with 'paper' or 'authors'"),
-        ({"fidelity": "paper+flor"}, "did you mean 'floor'"),
-        ({"rate": -0.1}, "rate is -0.1"),
-        ({"rate": 1.0}, "rate is 1.0"),
-        ({"rate": float("nan")}, "rate is nan"),
-        ({"tau": 1.5}, "tau is 1.5"),
-        ({"epochs": 0}, "epochs is 0"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"batch_size": 121}, "there are 120 samples"),
-        ({"ramp": 4}, "only 3 epochs"),
-        ({"warmup": 3}, "leaves none of the 3 epochs"),
-        ({"warmup": -1}, "warmup is -1"),
-        ({"method": "f_correction", "estimate_epochs": 4}, "of only 3 epochs"),
-        ({"lr": 0.0}, "learning rate above 0"),
-        ({"seeds": ()}, "one or more whole numbers"),
-        ({"seeds": (1.5,)}, "one or more whole numbers"),
-        ({"seeds": "12"}, "one or more whole numbers"),
-        ({"seeds": 3}, "one or more whole numbers"),
-        ({"epochs": 2.5}, "epochs is 2.5"),
-        ({"epochs": "2"}, "epochs is 2"),
-        ({"rate": "0.2"}, "rate is 0.2"),
-        ({"optimizer": "adamw"}, "no optimizer 'adamw'"),
-        ({"keep_type": 3}, "keep_type is 3"),
-        ({"fidelity": None}, "must begin with"),
-        ({"device": 0}, "no device 0"),
-        ({"device": "meta"}, "no device 'meta'"),
-        ({"noise_seed": -1}, "noise_seed is -1"),
-        ({"noise": "none", "rate": 0.4}, "no rate to set"),
-        ({"seeds": (1, 1)}, "repeat"),
-        ({"device": "cuda:99"}, "device"),
-        ({"device": "gpu"}, "device"),
-        ({"noise": "matrix"}, "go together"),
-        ({"matrix": Path("q.txt")}, "go together"),
-        ({"noise": "matrix", "matrix": Path("nowhere.txt")}, "nowhere.txt cannot be read"),
-        ({"noise": "asymmetric"}, "superclasses"),
-        ({"network": "cnn7"}, "cnn7 cannot take"),
-    ],
-)
-def test_a_mistake_is_refused_in_one_sentence_and_nothing_is_written(tmp_path, dataset, changes, words):
-    with pytest.raises(ValueError, match=words) as refusal:
-        run(experiment(tmp_path, **changes), dataset, say=silent)
-    assert "\n" not in str(refusal.value)
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_unknown_data_set_is_refused_and_an_own_one_must_be_handed_in(tmp_path):
-    with pytest.raises(ValueError, match="did you mean 'mnist'"):
-        run(experiment(tmp_path, dataset="minst"), say=silent)
-    with pytest.raises(ValueError, match="hand it in"):
-        run(experiment(tmp_path, dataset="own"), say=silent)
-
-
-def test_own_data_are_named_and_get_a_network_for_their_shape(tmp_path, dataset):
-    result = run(experiment(tmp_path), dataset, say=silent)
-    assert (result.summary["dataset"], result.summary["network"]) == ("own", "mlp")
-    images = np.zeros((20, 3, 32, 32), dtype=np.uint8)
-    pictures = Dataset.from_arrays(images, np.arange(20) % 2, images, np.arange(20) % 2, name="pictures")
-    lines: list[str] = []
-    result = run(experiment(tmp_path, epochs=1, out=tmp_path / "b"), pictures, say=lines.append)
-    assert (result.summary["dataset"], result.summary["network"]) == ("pictures", "small_cnn")
-    assert "batch_size shrinks from 128 to 20, to fit the data" in lines
-
-
-def test_experiments_that_run_together_need_folders_of_their_own(tmp_path, dataset):
-    with pytest.raises(ValueError, match="same out"):
-        run_together([experiment(tmp_path), experiment(tmp_path, seeds=(3,))], dataset, say=silent)
-    with pytest.raises(ValueError, match="no experiment"):
-        run_together([], dataset, say=silent)
-    assert not (tmp_path / "run").exists()
-
-
-def test_what_is_no_experiment_or_no_data_set_is_refused(tmp_path, dataset):
-    with pytest.raises(ValueError, match="run takes an Experiment"):
-        run("coteaching", dataset)
-    with pytest.raises(ValueError, match="is no Dataset"):
-        run(experiment(tmp_path), (dataset.x_train, dataset.y_train))
-
-
-def test_one_feature_cannot_be_halved(tmp_path):
-    x, y = np.arange(8.0)[:, None], np.arange(8) % 2
-    with pytest.raises(ValueError, match="views of your own"):
-        run(experiment(tmp_path, method="cotraining"), Dataset.from_arrays(x, y, x, y), say=silent)
-    assert not (tmp_path / "run").exists()
-
-
-def test_batches_of_one_cannot_be_normalised(tmp_path):
-    images = np.zeros((4, 3, 32, 32), dtype=np.uint8)
-    pictures = Dataset.from_arrays(images, np.arange(4) % 2, images, np.arange(4) % 2)
-    with pytest.raises(ValueError, match="normalises over the batch"):
-        run(experiment(tmp_path, network="cnn7", batch_size=1), pictures, say=silent)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("text", ["", "a b\nc d", "1 2 3\n4 5", "0.5,0.5\n0.5,x"])
-def test_a_matrix_file_that_is_none_is_refused(tmp_path, dataset, text):
-    (tmp_path / "q.txt").write_text(text)
-    with pytest.raises(ValueError, match=r"matrix|square"):
-        run(experiment(tmp_path, noise="matrix", matrix=tmp_path / "q.txt"), dataset, say=silent)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_that_is_not_empty_is_left_alone(tmp_path, dataset):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "thesis.tex").write_text("years of work")
-    with pytest.raises(ValueError, match="is not empty"):
-        run(experiment(tmp_path), dataset, say=silent)
-    assert [file.name for file in (tmp_path / "run").iterdir()] == ["thesis.tex"]
-
-
-def test_a_folder_that_cannot_be_made_is_told(tmp_path, dataset):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="cannot write to"):
-        run(experiment(tmp_path, out=tmp_path / "file" / "run"), dataset, say=silent)
-    with pytest.raises(ValueError, match="is a file"):
-        run(experiment(tmp_path, out=tmp_path / "file"), dataset, say=silent)
-
-
-# ---- defaults -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "dataset, warmup, short, epochs, network",
-    [
-        ("mnist", 0, 0, 200, "mlp"),
-        ("news", 0, 0, 200, "news"),
-        ("cifar10", 20, 19, 200, "small_cnn"),
-        ("cifar100", 5, 4, 200, "cnn7_printed"),
-        ("tiny-imagenet", 100, 99, 200, "preact_resnet18"),
-        ("openset-cifar100", 55, 54, 100, "cnn7_printed"),
-    ],
-)
-def test_defaults_are_the_papers_and_the_authors(dataset, warmup, short, epochs, network):
-    paper, authors = Experiment(dataset=dataset).plan(), Experiment(dataset=dataset, fidelity="authors").plan()
-    assert (paper.warmup, paper.epochs, paper.ramp) == (warmup, epochs, 10)
-    assert (authors.warmup, authors.epochs) == (short, epochs - 1)
-    assert paper.parallel_warmup == dataset.startswith("openset")
-    assert Experiment(dataset=dataset).network_name == network
-    if dataset == "openset-cifar100":
-        assert (paper.optimizer, paper.lr, paper.momentum, paper.weight_decay) == ("sgd", 0.01, 0.9, 1e-4)
-        assert paper.keep_type == 2
-        assert [paper.learning_rate(e) for e in (40, 41, 81)] == pytest.approx([0.01, 0.001, 0.0001])
-        assert paper.keep_rate(100, 0.4) == pytest.approx(1 - (1 + 90 / 190) * 0.4)
-    else:
-        assert (paper.optimizer, paper.lr, paper.batch_size, paper.keep_type) == ("adam", 0.001, 128, 1)
-
-
-@pytest.mark.parametrize("epochs", [1, 2, 3, 7, 20, 21, 80, 81, 199])
-@pytest.mark.parametrize("dataset", ["cifar10", "tiny-imagenet", "openset-cifar100", "digits"])
-def test_defaults_shrink_to_fit_and_say_so(dataset, epochs):
-    e = Experiment(dataset=dataset, epochs=epochs)
-    plan, notes = e.plan_and_notes()
-    assert plan.warmup < epochs
-    assert plan.ramp <= epochs
-    assert plan.learning_rate(1) > 0
-    usual = Experiment(dataset=dataset).plan()
-    changed = [
-        name
-        for name in ("warmup", "ramp", "decay_start", "milestones")
-        if getattr(plan, name) != getattr(usual, name)
-    ]
-    assert sorted(changed) == sorted(note.split()[0] for note in notes)
-
-
-def test_what_the_user_sets_is_never_shrunk():
-    plan, notes = Experiment(dataset="cifar10", epochs=5, ramp=5, warmup=4).plan_and_notes()
-    assert (plan.ramp, plan.warmup) == (5, 4)
-    assert not [note for note in notes if note.startswith(("ramp", "warmup"))]
-    assert shrunk(plan, 1.0)[0].epochs == 5
+@pytest.mark.parametrize("network, pooling", [("news", "words"), ("news_flat", "flat")])
+def test_documents_are_pooled_as_their_network_would(tmp_path, network, pooling):
+    tokens = torch.from_numpy(np.random.default_rng(0).integers(0, 9, (300, 40), dtype=np.int32))
+    vectors = torch.randn(9, 3, generator=torch.Generator().manual_seed(0))
+    posts = Dataset(
+        "posts", tokens, torch.arange(300) % 2, tokens, torch.arange(300) % 2, ("a", "b"), vectors=vectors
+    )
+    stored = as_stored(tokens, experiment(tmp_path, network=network), posts, "cpu")
+    assert torch.equal(stored, pool(tokens, vectors, pooling))
+    result = run(experiment(tmp_path, network=network, epochs=1, batch_size=50), posts, say=silent)
+    torch.testing.assert_close(result.stack.network(0, 0)(stored), result.stack.network(0, 0)(tokens))
 
 
 def test_the_public_names_are_there():

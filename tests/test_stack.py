@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from coteach.networks.stack import Stack, batches_well
+from tiny import convolutional
 
 SEEDS, N, B, F, C = [3, 5, 8], 2, 6, 8, 3
 
@@ -17,18 +18,6 @@ def mlp() -> nn.Module:
 
 def normed() -> nn.Module:
     return nn.Sequential(nn.Linear(F, 7), nn.BatchNorm1d(7), nn.Softsign(), nn.Linear(7, C))
-
-
-def convolutional() -> nn.Module:
-    """On the same eight numbers, as an image of 2 × 4."""
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 2, 4)),
-        nn.Conv2d(1, 3, 3, padding=1),
-        nn.BatchNorm2d(3),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(24, C),
-    )
 
 
 BUILDS = {"mlp": mlp, "normed": normed, "convolutional": convolutional}

@@ -36,6 +36,7 @@ class Tally:
         learnt_NRB = (weight_NRB > 0) & sound_NR[..., None]
         n_learnt_NR = learnt_NRB.sum(-1)
         loss_NR = torch.where(learnt_NRB, seen.loss_NRB, 0).sum(-1) / n_learnt_NR.clamp(min=1)
+        without_candidates_R, without_share_R = rule.shortfalls(seen)
         self.add(
             steps=torch.ones_like(self.zeros_R),
             updates=(n_learnt_NR > 0).sum(0),
@@ -44,8 +45,8 @@ class Tally:
             learnt_clean=(learnt_NRB & clean_RB).sum((0, -1)),
             clean=clean_RB.sum(-1) * len(learnt_NRB),
             differ=disagreement(seen)[0].double().mean(-1),
-            no_disagreement=rule.without_candidates(seen),
-            nothing_kept=rule.without_share(seen),
+            no_disagreement=without_candidates_R,
+            nothing_kept=without_share_R,
             non_finite_loss=(~sound_NR).any(0),
         )
 

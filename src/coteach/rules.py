@@ -102,15 +102,11 @@ class Rule:
         picked_NRB = self.pick(b, self.among(b))
         return picked_NRB.flip(0) if self.cross else picked_NRB
 
-    def without_candidates(self, b: Batch) -> Tensor:
-        """Runs (R) in which there is no sample to choose among."""
-        return ~self.among(b).any(-1).any(0)
-
-    def without_share(self, b: Batch) -> Tensor:
-        """Runs (R) in which the share to keep comes to no sample, so that all candidates are taken."""
-        n_among = self.among(b).sum(-1, keepdim=True)
-        starved = (n_among > 0) & (rounded_share(b, n_among) == 0) & (self.pick is not all_of)
-        return starved.any(0).squeeze(-1)
+    def shortfalls(self, b: Batch) -> tuple[Tensor, Tensor]:
+        """Runs (R) without a sample to choose among, and runs whose share to keep comes to no sample."""
+        n_among_NR1 = self.among(b).sum(-1, keepdim=True)
+        starved_NR1 = (n_among_NR1 > 0) & (rounded_share(b, n_among_NR1) == 0) & (self.pick is not all_of)
+        return (n_among_NR1 == 0).all(0).squeeze(-1), starved_NR1.any(0).squeeze(-1)
 
 
 # Table 1:              divergence    small loss        cross update; Co-training diverges by its two views

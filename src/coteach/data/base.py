@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from coteach.checks import check_labels, check_same_length
+from coteach.data import DATASETS
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,6 @@ class Dataset:
         class_names : sequence of C strings, optional
             Without it C is the highest label plus one.
         """
-        from coteach.data import DATASETS
-
         if name in DATASETS:
             raise ValueError(f"{name!r} is the name of a known data set: give your own another name.")
         class_names = None if class_names is None else tuple(class_names)

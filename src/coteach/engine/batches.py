@@ -11,6 +11,8 @@ from torch import Tensor
 from coteach import draws
 from coteach.augment import Augment
 
+View = Callable[[Tensor, int], Tensor]  # (x_RB…, N) → x_NRB…: what each network sees of a sample
+
 
 class Batches:
     """Samples x_M… with each run's own labels y_RM, dealt in mini-batches of B.
@@ -69,6 +71,3 @@ def half_views(x_RB: Tensor, networks: int) -> Tensor:
     width = x_RB.shape[-1]
     part = torch.arange(width, device=x_RB.device) * networks // width
     return torch.stack([torch.where(part == n, x_RB, 0) for n in range(networks)])
-
-
-View = Callable[[Tensor, int], Tensor]

@@ -189,9 +189,8 @@ class Experiment:
         usual = Plan(fidelity=fidelity, epochs=epochs, **recipe.plan)
         if fidelity.warmup_short:
             usual = replace(usual, warmup=max(usual.warmup - 1, 0))
-        usual, notes = shrunk(usual, epochs / recipe.epochs)
         given: dict[str, Any] = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
-        return replace(usual, **given), [note for note in notes if note.split()[0] not in given]
+        return shrunk(replace(usual, **given), epochs / recipe.epochs)
 
 
 def shrunk(plan: Plan, share: float) -> tuple[Plan, list[str]]:

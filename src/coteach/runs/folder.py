@@ -2,7 +2,6 @@
 
 import json
 import os
-import platform
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -90,17 +89,3 @@ def plain(value: Any) -> Any:
 def described(experiment: Experiment) -> dict[str, Any]:
     """The experiment without where its files lie: what decides the result."""
     return {k: v for k, v in asdict(experiment).items() if k not in ("out", "data_dir")}
-
-
-def hardware(device: str) -> str:
-    """The processor or GPU in words."""
-    if device.startswith("cuda"):
-        import torch
-
-        return torch.cuda.get_device_name(device)
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
-        name = models[0] if models else name
-    return f"{name}, {os.cpu_count()} cores"

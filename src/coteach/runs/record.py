@@ -1,5 +1,7 @@
 """What a run leaves behind: rows while it runs, a summary when it is over, and a word on what went wrong."""
 
+import os
+import platform
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -77,7 +79,7 @@ def summarise(
         "label_precision": 100 * fmean(precisions) if precisions else None,
         "events": events,
         "seconds": round(seconds, 2),
-        "hardware": files.hardware(device),
+        "hardware": hardware(device),
         "torch": torch.__version__,
     }
 
@@ -95,9 +97,21 @@ def config(experiment: Experiment, plan: Plan, device: str, problem: Problem, ba
             "samples_left_out_of_each_epoch": left_over(len(problem.x_M), plan.batch_size),
         },
         "versions": {"coteach": coteach.__version__, "torch": torch.__version__, "numpy": np.__version__},
-        "hardware": {"name": files.hardware(device), "threads": torch.get_num_threads()},
+        "hardware": {"name": hardware(device), "threads": torch.get_num_threads()},
     }
 
 
 def left_over(samples: int, batch_size: int) -> int:
     return samples % batch_size if samples > batch_size else 0
+
+
+def hardware(device: str) -> str:
+    """The processor or GPU in words."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
+        name = models[0] if models else name
+    return f"{name}, {os.cpu_count()} cores"

@@ -6,7 +6,7 @@ Experiments that differ only in noise, τ and seeds can run together, as one sta
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,40 +72,15 @@ def run_together(
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> list[Result]:
     """Run experiments that share data set, network and method as one stack; each fills its own folder."""
-    if not experiments:
-        raise ValueError("there is no experiment to run: give at least one.")
-    for experiment in experiments:
-        if not isinstance(experiment, Experiment):
-            raise ValueError(f"run takes an Experiment, not {experiment!r}: coteach.run(coteach.Experiment(...)).")
-    if dataset is not None:
-        if not isinstance(dataset, Dataset):
-            raise ValueError(
-                "the data set is no Dataset: make one with Dataset.from_arrays(x, y, x_test, y_test)."
-            )
-        experiments = [setup.named_after(dataset, experiment) for experiment in experiments]
+    experiments = compatible(experiments, dataset)
     first = experiments[0]
-    for experiment in experiments:
-        experiment.check()
-        files.refuse_if_taken(experiment.out)
-        if differing := differing_fields(first, experiment) - MAY_DIFFER:
-            raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
-    outs = [experiment.out for experiment in experiments if experiment.out is not None]
-    if len(set(outs)) < len(outs):
-        raise ValueError("two experiments have the same out: give each a folder of its own.")
     plan, notes = first.plan_and_notes()
     device = setup.chosen_device(first.device)
     if dataset is None:
         if first.dataset == OWN:
             raise ValueError("the data set is your own: hand it in with run(experiment, dataset).")
         dataset = data.load(first.dataset, first.data_dir, **setup.dataset_options(first))
-    samples = len(dataset.x_train)
-    if plan.batch_size > samples:
-        if first.batch_size is not None:
-            raise ValueError(
-                f"batch_size is {first.batch_size} but there are {samples} samples: give at most {samples}."
-            )
-        notes.append(f"batch_size shrinks from {plan.batch_size} to {samples}, to fit the data")
-        plan = replace(plan, batch_size=samples)
+    plan = setup.fit_to_samples(plan, first, len(dataset.x_train), notes)
     draws = [setup.draw_noise(experiment, dataset) for experiment in experiments]
     problem = setup.make_problem(experiments, dataset, draws, device)
     build = setup.network_builder(first, dataset, device)
@@ -143,3 +118,27 @@ def run_together(
         files.write_summary(folder, summary)
         results.append(Result(folder, rows, summary, training.stack))
     return results
+
+
+def compatible(experiments: list[Experiment], dataset: Dataset | None) -> list[Experiment]:
+    """The experiments, named after data that are handed in, if nothing is wrong with them so far."""
+    if not experiments:
+        raise ValueError("there is no experiment to run: give at least one.")
+    for experiment in experiments:
+        if not isinstance(experiment, Experiment):
+            raise ValueError(f"run takes an Experiment, not {experiment!r}: coteach.run(coteach.Experiment(...)).")
+    if dataset is not None:
+        if not isinstance(dataset, Dataset):
+            raise ValueError(
+                "the data set is no Dataset: make one with Dataset.from_arrays(x, y, x_test, y_test)."
+            )
+        experiments = [setup.named_after(dataset, experiment) for experiment in experiments]
+    for experiment in experiments:
+        experiment.check()
+        files.refuse_if_taken(experiment.out)
+        if differing := differing_fields(experiments[0], experiment) - MAY_DIFFER:
+            raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
+    outs = [experiment.out for experiment in experiments if experiment.out is not None]
+    if len(set(outs)) < len(outs):
+        raise ValueError("two experiments have the same out: give each a folder of its own.")
+    return experiments

@@ -110,8 +110,8 @@ def as_stored(x: torch.Tensor, experiment: Experiment, dataset: Dataset, device:
         return x.to(device)
     from coteach.networks.news import pool
 
-    pooling = "flat" if experiment.network_name == "news_flat" else "words"
-    return torch.cat([pool(tokens, dataset.vectors, pooling) for tokens in x.split(256)]).to(device)
+    options = networks.FORMS.get(experiment.network_name, {})
+    return torch.cat([pool(tokens, dataset.vectors, **options) for tokens in x.split(256)]).to(device)
 
 
 def network_builder(experiment: Experiment, dataset: Dataset, device: str) -> Callable[[], torch.nn.Module]:
@@ -137,6 +137,18 @@ def chosen_device(name: str) -> str:
     if not torch.cuda.is_available() or int(name[5:] or 0) >= torch.cuda.device_count():
         raise ValueError(f"device is {name} but torch sees {torch.cuda.device_count()} GPUs: take cpu, or auto.")
     return name
+
+
+def fit_to_samples(plan: Plan, experiment: Experiment, samples: int, notes: list[str]) -> Plan:
+    """A default batch larger than the data shrinks, and a note says so; one that was asked for is refused."""
+    if plan.batch_size <= samples:
+        return plan
+    if experiment.batch_size is not None:
+        raise ValueError(
+            f"batch_size is {experiment.batch_size} but there are {samples} samples: give at most {samples}."
+        )
+    notes.append(f"batch_size shrinks from {plan.batch_size} to {samples}, to fit the data")
+    return replace(plan, batch_size=samples)
 
 
 def refuse_batches_of_one(network: torch.nn.Module, plan: Plan) -> None:
