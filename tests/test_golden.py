@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from coteach.engine import Engine
 from coteach.fidelity import AUTHORS, PAPER
 from coteach.methods import METHODS, Method, Phase
 from coteach.plan import Plan
@@ -103,7 +104,7 @@ def recorded(method: Method, plan: Plan, build: Callable[[], nn.Module] = networ
         recorder.listening(method),
         plan,
         build,
-        dtype=torch.float64,
+        engine=Engine(torch.float64),
         on_epoch=lambda epoch: accuracies.append(epoch.rows[0]["test_accuracy"]),
     )
     return {"losses": recorder.losses, "picks": recorder.picks, "test_accuracy": accuracies}

@@ -15,7 +15,8 @@ from torch import nn
 import oracle
 from coteach import rules
 from coteach.engine.batches import half_views, same_view
-from coteach.metrics import EVENTS, Tally, evaluate, last_ten
+from coteach.engine.diary import Diary
+from coteach.metrics import EVENTS, count, evaluate, last_ten
 from coteach.networks.stack import Stack
 from coteach.rules import Batch
 
@@ -109,7 +110,7 @@ def test_evaluation_leaves_no_trace():
     stack = Stack(lambda: nn.Sequential(nn.Linear(FEATURES, CLASSES), nn.BatchNorm1d(CLASSES)), [1], 2)
     buffers = {name: buffer.clone() for name, buffer in stack.buffers.items()}
     evaluate(stack, torch.randn(9, FEATURES), torch.zeros(9, dtype=torch.int64), same_view, chunk=4)
-    assert stack.module.training
+    assert all(module.training for module in stack.modules)
     for name, buffer in stack.buffers.items():
         assert torch.equal(buffer, buffers[name])
 
@@ -142,14 +143,14 @@ def epochs(draw, networks=2):
     runs, samples, length = draw(st.integers(1, 3)), draw(st.integers(1, 6)), draw(st.integers(1, 4))
     shape, round_up = (networks, runs, samples), draw(st.booleans())
     top = draw(st.integers(0, CLASSES - 1))  # 0: the networks agree throughout
+    keep = draw(st.lists(st.sampled_from(KEEPS), min_size=runs, max_size=runs))
+    keep_R1 = torch.tensor([[float(k)] for k in keep], dtype=torch.float64)
     steps = []
     for _ in range(length):
         peak = torch.from_numpy(draw(arrays(np.int64, shape, elements=st.integers(0, top))))
         loss = torch.from_numpy(draw(arrays(np.float64, shape, elements=st.sampled_from(LOSSES))))
         weight = torch.from_numpy(draw(arrays(np.float64, shape, elements=st.sampled_from([0, 0.25, 1]))))
         clean = torch.from_numpy(draw(arrays(bool, shape[1:])))
-        keep = draw(st.lists(st.sampled_from(KEEPS), min_size=runs, max_size=runs))
-        keep_R1 = torch.tensor([[float(k)] for k in keep], dtype=torch.float64)
         logits = nn.functional.one_hot(peak, CLASSES).double()
         sat_out = torch.from_numpy(draw(arrays(bool, shape[:2])))
         steps.append(Step(Batch(logits, loss, keep_R1, round_up), keep, weight, clean, sat_out))
@@ -195,25 +196,33 @@ def plain_count(rule, steps, run):
     }
 
 
-def tallied(name, steps):
-    networks, runs, _ = steps[0].weight_NRB.shape
-    tally = Tally(runs, "cpu")
-    for step in steps:
-        tally.count(step.seen, getattr(rules, name), step.weight_NRB, step.sound_NR, step.clean_RB)
-    return tally.rows(networks)
+def counted(name, steps):
+    rule, first = getattr(rules, name), steps[0]
+    diary = Diary((len(steps), *first.weight_NRB.shape), torch.float64, "cpu")
+    for i, step in enumerate(steps):
+        diary.write(
+            torch.tensor([i]),
+            step.seen.loss_NRB,
+            step.seen.prediction_NRB,
+            rule.among(step.seen),
+            step.weight_NRB > 0,
+            step.sound_NR,
+        )
+    clean_SRB = torch.stack([step.clean_RB for step in steps])
+    return count(diary, rule, clean_SRB, first.seen.keep_R1, first.seen.round_up)
 
 
 @pytest.mark.parametrize("name", oracle.RULES)
 @given(steps=epochs())
-def test_a_tally_is_plain_counting(name, steps):
-    rows = tallied(name, steps)
+def test_an_epoch_is_plain_counting(name, steps):
+    rows = counted(name, steps)
     assert rows == [plain_count(oracle.RULES[name], steps, run) for run in range(len(steps[0].keep))]
 
 
 @pytest.mark.parametrize("name", ["standard", "mentornet"])
 @given(steps=epochs(networks=1))
-def test_a_tally_of_one_network_is_plain_counting(name, steps):
-    rows = tallied(name, steps)
+def test_an_epoch_of_one_network_is_plain_counting(name, steps):
+    rows = counted(name, steps)
     assert rows == [plain_count(oracle.RULES[name], steps, run) for run in range(len(steps[0].keep))]
     assert all(row["disagreement"] is None for row in rows)
 
@@ -236,7 +245,7 @@ def test_an_epoch_counted_by_hand():
         one_step([[0, 1, 2], [0, 1, 2]], [[4, 4, 4], [9, 9, 9]], 0.4, [[0, 0, 0], [0, 0, 0]], [True, True, True]),
         one_step([[0, 0, 0], [1, 0, 0]], [[math.inf, 1, 1], [5, 1, 1]], 0.4, [[1, 0, 0], [1, 0, 0]], [False] * 3),
     ]
-    assert tallied("coteaching_plus", steps) == [
+    assert counted("coteaching_plus", steps) == [
         {
             "train_loss": pytest.approx((1.5 + 3 + 5) / 3),
             "label_precision": 2 / 4,
@@ -250,7 +259,7 @@ def test_an_epoch_counted_by_hand():
 
 def test_an_epoch_without_anything_to_say():
     step = one_step([[0, 1], [0, 1]], [[1, 2], [3, 4]], 1.0, [[0, 0], [0, 0]], [False, False])
-    (row,) = tallied("decoupling", [step, step])
+    (row,) = counted("decoupling", [step, step])
     assert [row[name] for name in ("train_loss", "label_precision", "label_recall")] == [None] * 3
     assert (row["kept"], row["disagreement"]) == (0, 0)
     assert row["events"] == {"no_disagreement": 2, "consensus": 1}

@@ -2,12 +2,15 @@
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from coteach.engine.optimisers import Optimiser
+from coteach.engine.now import Now
+from coteach.engine.optimisers import MaskedOptimiser, TorchOptimiser
+from coteach.networks.stack import Stack
 from coteach.plan import Plan
 
 N, R, P, STEPS = 2, 3, 5, 12
+OPTIMISERS = [TorchOptimiser, MaskedOptimiser]
 KINDS = {
     "adam": Plan(optimizer="adam"),
     "adam with weight decay": Plan(optimizer="adam", weight_decay=0.1),
@@ -27,6 +30,29 @@ def learning_rate(step: int) -> float:
 
 def beta1(step: int) -> float:
     return 0.9 if step < STEPS // 2 else 0.1
+
+
+def stack_of(theta_NRP: Tensor, batched: bool) -> Stack:
+    """Networks of P parameters, in two tensors, with these weights."""
+    stack = Stack(
+        lambda: nn.Linear(P - 1, 1), list(range(theta_NRP.shape[1])), len(theta_NRP),
+        dtype=torch.float64, batched=batched,
+    )  # fmt: skip
+    stack.theta_NRP.data.copy_(theta_NRP)
+    return stack
+
+
+def as_leaves(stack: Stack, of_NRP: Tensor) -> list[Tensor]:
+    if stack.batched:
+        return [of_NRP]
+    return [piece for row_P in of_NRP.flatten(0, 1) for piece in (row_P[: P - 1].view(1, -1), row_P[P - 1 :])]
+
+
+def at(lr: float, beta1: float) -> Now:
+    now = Now(Plan(), [], "cpu")
+    now.lr.fill_(lr)
+    now.beta1.fill_(beta1)
+    return now
 
 
 def plain(plan: Plan, theta_P: Tensor, gradient_SP: Tensor, live_S: Tensor) -> Tensor:
@@ -49,9 +75,11 @@ def plain(plan: Plan, theta_P: Tensor, gradient_SP: Tensor, live_S: Tensor) -> T
     return weights.detach()
 
 
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("kind", OPTIMISERS)
 @pytest.mark.parametrize("liveness", ["always", "sometimes", "never"])
 @pytest.mark.parametrize("plan", KINDS.values(), ids=KINDS)
-def test_optimiser_is_torchs_for_every_network(plan, liveness):
+def test_optimiser_is_torchs_for_every_network(plan, liveness, kind, batched):
     gradient_SNRP = numbers(1, STEPS, N, R, P)
     live_SNR = {
         "always": torch.ones(STEPS, N, R, dtype=torch.bool),
@@ -59,29 +87,30 @@ def test_optimiser_is_torchs_for_every_network(plan, liveness):
         "never": torch.zeros(STEPS, N, R, dtype=torch.bool),
     }[liveness]
     start_NRP = numbers(0, N, R, P)
-    theta_NRP = start_NRP.clone().requires_grad_()
-    optimiser = Optimiser(theta_NRP, plan)
+    stack = stack_of(start_NRP, batched)
+    optimiser = kind(stack, plan)
     for step in range(STEPS):
         sat_out = ~live_SNR[step][..., None]
         spoilt = gradient_SNRP[step].masked_fill(sat_out, torch.nan)  # what sits out may well be undefined
-        optimiser.step(spoilt, live_SNR[step], learning_rate(step), beta1(step))
+        optimiser.step(as_leaves(stack, spoilt), live_SNR[step], at(learning_rate(step), beta1(step)))
     for n in range(N):
         for r in range(R):
             expected = plain(plan, start_NRP[n, r], gradient_SNRP[:, n, r], live_SNR[:, n, r])
-            torch.testing.assert_close(theta_NRP.detach()[n, r], expected, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(stack.theta_NRP.detach()[n, r], expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", OPTIMISERS)
 @pytest.mark.parametrize("plan", KINDS.values(), ids=KINDS)
-def test_a_step_with_a_zero_gradient_is_not_a_step_sat_out(plan):
+def test_a_step_with_a_zero_gradient_is_not_a_step_sat_out(plan, kind):
     """Row 3: the authors' loss of 0 still lets Adam move on its moments."""
     ends = []
     for live in (True, False):
-        theta_NRP = numbers(0, 1, 1, P).requires_grad_()
-        optimiser = Optimiser(theta_NRP, plan)
-        optimiser.step(numbers(1, 1, 1, P), torch.tensor([[True]]), 0.1, 0.9)
-        before = theta_NRP.detach().clone()
-        optimiser.step(torch.zeros(1, 1, P, dtype=torch.float64), torch.tensor([[live]]), 0.1, 0.9)
-        ends.append(theta_NRP.detach() - before)
+        stack = stack_of(numbers(0, 1, 1, P), batched=True)
+        optimiser = kind(stack, plan)
+        optimiser.step([numbers(1, 1, 1, P)], torch.tensor([[True]]), at(0.1, 0.9))
+        before = stack.theta_NRP.detach().clone()
+        optimiser.step([torch.zeros(1, 1, P, dtype=torch.float64)], torch.tensor([[live]]), at(0.1, 0.9))
+        ends.append(stack.theta_NRP.detach() - before)
     assert not ends[1].any()
     coasts = plan.optimizer == "adam" or plan.momentum > 0 or plan.weight_decay > 0
     assert bool(ends[0].all()) == coasts

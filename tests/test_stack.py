@@ -37,7 +37,8 @@ def moved(stack: Stack, steps: int = 3) -> tuple[Tensor, Tensor]:
     logits = gradient = torch.empty(0)
     for step in range(steps):
         logits = stack(inputs(step))
-        gradient = stack.gradient((logits.square() * torch.arange(1, C + 1)).sum())
+        loss_NRB = (logits.square() * torch.arange(1, C + 1)).sum(-1)
+        gradient = stack.flat(stack.gradients(loss_NRB, torch.ones_like(loss_NRB)))
         stack.theta_NRP.data -= 0.01 * gradient
     return logits.detach(), gradient
 
@@ -93,7 +94,7 @@ def test_evaluating_uses_and_keeps_the_running_statistics(name, batched):
         for r in range(len(SEEDS)):
             close(logits[n, r], stack.network(n, r)(x[n, r]).detach())
     assert all(torch.equal(before[key], stack.buffers[key]) for key in before)
-    assert stack.module.training
+    assert all(module.training for module in stack.modules)
     assert any("running_mean" in key for key in before)
     means = next(value for key, value in before.items() if "running_mean" in key)
     assert len({tuple(row) for row in means.flatten(0, 1).tolist()}) == N * len(SEEDS)
@@ -110,6 +111,25 @@ def test_a_network_is_a_copy():
         for parameter in network.parameters():
             parameter.zero_()
     assert stack.network(1, 2).get_parameter("0.weight").any()
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_leaves_and_gradients_belong_to_their_network(batched):
+    stack = make("normed", batched=batched)
+    x = inputs()
+    loss_NRB = stack(x).square().sum(-1)
+    weight_NRB = torch.zeros_like(loss_NRB)
+    weight_NRB[1, 2] = 1
+    gradients = stack.gradients(loss_NRB, weight_NRB)
+    touched = [any(g.any() for g in row) for row in stack.by_network(gradients)]
+    assert touched == [False] * 5 + [True]
+    for row, theta_P in zip(stack.by_network(stack.leaves), stack.theta_NRP.flatten(0, 1), strict=True):
+        assert torch.equal(torch.cat([leaf.flatten() for leaf in row]), theta_P)
+    assert stack.are_finite(gradients).all()
+    for value in (torch.nan, torch.inf, -torch.inf):
+        spoilt = [g.clone() for g in gradients]
+        stack.by_network(spoilt)[3][0].view(-1)[-1] = value
+        assert stack.are_finite(spoilt).flatten().tolist() == [True] * 3 + [False] + [True] * 2
 
 
 def test_networks_and_runs_and_generations_start_apart():

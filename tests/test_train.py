@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import plain
+from coteach.engine import Engine
 from coteach.fidelity import AUTHORS, parse
 from coteach.losses import LOSSES
 from coteach.methods import METHODS, Method
@@ -172,7 +173,7 @@ def test_f_correction_estimates_with_one_training_and_corrects_with_a_fresh_one(
         if epoch.number == PLAN.epochs:
             ends.append(epoch.training.stack.theta_NRP.detach().clone())
 
-    fit(problem(), METHODS["f_correction"], PLAN, mlp, dtype=torch.float64, on_epoch=on_epoch)
+    fit(problem(), METHODS["f_correction"], PLAN, mlp, engine=Engine(torch.float64), on_epoch=on_epoch)
     every = range(1, PLAN.epochs + 1)
     assert seen == [(e, True) for e in every] + [(e, False) for e in every]
     standard, _ = run_fit(problem(), METHODS["standard"], PLAN)

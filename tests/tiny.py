@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from coteach.engine import Engine
 from coteach.fidelity import AUTHORS, PAPER
 from coteach.methods import Method
 from coteach.plan import Plan
@@ -88,8 +89,7 @@ def run_fit(
         method,
         plan,
         build,
-        dtype=torch.float64,
-        batched=batched,
+        engine=Engine(torch.float64, batched),
         on_epoch=lambda epoch: epochs.append(epoch.rows),
     )
     return training, [list(rows) for rows in zip(*epochs, strict=True)]

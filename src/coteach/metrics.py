@@ -1,6 +1,7 @@
 """What is measured in each epoch, on the device; one copy to the host when the epoch is over.
 
-N networks, R runs, B samples of a batch, C classes. What cannot be said, such as a precision of nothing, is None.
+S steps, N networks, R runs, B samples of a batch, C classes. What cannot be said, such as a precision of nothing,
+is None.
 """
 
 import torch
@@ -8,8 +9,9 @@ from torch import Tensor
 
 from coteach.augment import Augment
 from coteach.engine.batches import View, evaluation_input
+from coteach.engine.diary import Diary
 from coteach.networks.stack import Stack
-from coteach.rules import Batch, Rule, disagreement
+from coteach.rules import Rule, all_of, rounded
 
 EVENTS = {
     "no_disagreement": "batches on which the networks agreed throughout, so that there was nothing to pick",
@@ -20,44 +22,31 @@ EVENTS = {
 }
 
 
-class Tally:
-    """Sums over the mini-batches of one epoch, a number for each run."""
-
-    def __init__(self, runs: int, device: torch.device | str):
-        self.zeros_R = torch.zeros(runs, dtype=torch.float64, device=device)
-        self.sums: dict[str, Tensor] = {}
-
-    def add(self, **values_R: Tensor) -> None:
-        for name, value_R in values_R.items():
-            self.sums[name] = self.sums.get(name, self.zeros_R) + value_R
-
-    def count(self, seen: Batch, rule: Rule, weight_NRB: Tensor, sound_NR: Tensor, clean_RB: Tensor) -> None:
-        """One mini-batch: what was learnt from it, how clean that was, and what went wrong."""
-        learnt_NRB = (weight_NRB > 0) & sound_NR[..., None]
-        n_learnt_NR = learnt_NRB.sum(-1)
-        loss_NR = torch.where(learnt_NRB, seen.loss_NRB, 0).sum(-1) / n_learnt_NR.clamp(min=1)
-        without_candidates_R, without_share_R = rule.shortfalls(seen)
-        self.add(
-            steps=torch.ones_like(self.zeros_R),
-            updates=(n_learnt_NR > 0).sum(0),
-            loss=loss_NR.sum(0),
-            learnt=n_learnt_NR.sum(0),
-            learnt_clean=(learnt_NRB & clean_RB).sum((0, -1)),
-            clean=clean_RB.sum(-1) * len(learnt_NRB),
-            differ=disagreement(seen)[0].double().mean(-1),
-            no_disagreement=without_candidates_R,
-            nothing_kept=without_share_R,
-            non_finite_loss=(~sound_NR).any(0),
-        )
-
-    def rows(self, networks: int) -> list[dict]:
-        """One dictionary for each run; counting itself never waits for the device, only this does."""
-        names = list(self.sums)
-        table = torch.stack([self.sums[name] for name in names], -1).tolist()
-        return [_row(dict(zip(names, values, strict=True)), networks) for values in table]
+def count(diary: Diary, rule: Rule, clean_SRB: Tensor, keep_R1: Tensor, round_up: bool) -> list[dict]:
+    """What was learnt in an epoch, how clean that was, and what went wrong: a dictionary for each run."""
+    learnt_SNRB = diary.learnt_SNRB & diary.sound_SNR[..., None]
+    n_learnt_SNR = learnt_SNRB.sum(-1)
+    loss_SNR = torch.where(learnt_SNRB, diary.loss_SNRB, 0).sum(-1) / n_learnt_SNR.clamp(min=1)
+    differ_SRB = (diary.prediction_SNRB != diary.prediction_SNRB[:, :1]).any(1)
+    n_among_SNR1 = diary.among_SNRB.sum(-1, keepdim=True)
+    starved_SNR1 = (n_among_SNR1 > 0) & (rounded(keep_R1 * n_among_SNR1, round_up) == 0)
+    sums_R = {
+        "updates": (n_learnt_SNR > 0).sum((0, 1)),
+        "loss": loss_SNR.sum((0, 1), dtype=torch.float64),
+        "learnt": n_learnt_SNR.sum((0, 1)),
+        "learnt_clean": (learnt_SNRB & clean_SRB[:, None]).sum((0, 1, 3)),
+        "clean": clean_SRB.sum((0, 2)) * learnt_SNRB.shape[1],
+        "differ": differ_SRB.double().mean(2).sum(0),
+        "no_disagreement": (n_among_SNR1 == 0).all(1).sum((0, 2)),
+        "nothing_kept": starved_SNR1.any(1).sum((0, 2)) * (rule.pick is not all_of),
+        "non_finite_loss": (~diary.sound_SNR).any(1).sum(0),
+    }
+    table_RK = torch.stack([sum_R.double() for sum_R in sums_R.values()], -1).tolist()  # waits, once
+    steps, networks = n_learnt_SNR.shape[:2]
+    return [_row(dict(zip(sums_R, values, strict=True)), steps, networks) for values in table_RK]
 
 
-def _row(total: dict[str, float], networks: int) -> dict:
+def _row(total: dict[str, float], steps: int, networks: int) -> dict:
     pair = networks > 1
     events = {name: int(total[name]) for name in EVENTS if total.get(name)}
     if pair and total["differ"] == 0:
@@ -66,8 +55,8 @@ def _row(total: dict[str, float], networks: int) -> dict:
         "train_loss": _ratio(total["loss"], total["updates"]),
         "label_precision": _ratio(total["learnt_clean"], total["learnt"]),
         "label_recall": _ratio(total["learnt_clean"], total["clean"]),
-        "disagreement": _ratio(total["differ"], total["steps"]) if pair else None,
-        "kept": _ratio(total["learnt"], total["steps"] * networks),
+        "disagreement": total["differ"] / steps if pair else None,
+        "kept": total["learnt"] / (steps * networks),
         "events": events,
     }
 
@@ -77,39 +66,55 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def evaluate(
-    stack: Stack, x_M: Tensor, y_M: Tensor, view: View, augment: Augment | None = None, chunk: int = 1024
+    stack: Stack,
+    x_M: Tensor,
+    y_M: Tensor,
+    view: View,
+    augment: Augment | None = None,
+    chunk: int | None = None,
 ) -> list[dict]:
     """Test accuracy of each network and of their mean softmax, and how far apart the two networks are.
 
     `total_variation` is ½Σ|p - q| between their softmax outputs, averaged over the test set.
     """
-    networks, runs, _ = stack.theta_NRP.shape
+    networks, runs = stack.shape
+    chunk = chunk or samples_at_once(x_M, stack)
     pieces = []
     with stack.evaluating():
         for x_B, y_B in zip(x_M.split(chunk), y_M.split(chunk), strict=True):
             x_RB = evaluation_input(x_B, stack.theta_NRP.dtype, augment, runs)
             p_NRBC = stack(view(x_RB, networks)).softmax(-1)
             prediction_NRB = p_NRBC.argmax(-1)
+            predicted_NRC = p_NRBC.new_zeros(*stack.shape, p_NRBC.shape[-1]).scatter(-1, prediction_NRB, 1)
             pieces.append(
                 (
                     (prediction_NRB == y_B).sum(-1),
-                    (p_NRBC.mean(0).argmax(-1) == y_B).sum(-1),
-                    (p_NRBC[0] - p_NRBC[-1]).abs().sum((-2, -1)).double() / 2,
-                    torch.nn.functional.one_hot(prediction_NRB, p_NRBC.shape[-1]).sum(-2),
+                    (p_NRBC.mean(0).argmax(-1) == y_B).sum(-1)[None],
+                    (p_NRBC[0] - p_NRBC[-1]).abs().sum((-2, -1)).double()[None] / 2,
+                    predicted_NRC.flatten(1),
                 )
             )
-    right_NR, ensemble_R, variation_R, predicted_NRC = (torch.stack(p).sum(0) for p in zip(*pieces, strict=True))
-    one_class_R = ((predicted_NRC > 0).sum(-1) == 1).sum(0)
-    rows = zip(right_NR.T.tolist(), ensemble_R.tolist(), variation_R.tolist(), one_class_R.tolist(), strict=True)
+    right_NR, ensemble_1R, variation_1R, predicted = (torch.stack(p).sum(0) for p in zip(*pieces, strict=True))
+    one_class_R = ((predicted.unflatten(1, (runs, -1)) > 0).sum(-1) == 1).sum(0)
+    table = torch.cat(
+        [right_NR, ensemble_1R, variation_1R, one_class_R[None]]
+    ).T.tolist()  # one wait for the device
     return [
         {
             "test_accuracy": [n / len(y_M) for n in right],
             "ensemble_accuracy": ensemble / len(y_M),
             "total_variation": variation / len(y_M) if networks > 1 else None,
-            "events": {"one_class": one_class} if one_class else {},
+            "events": {"one_class": int(one_class)} if one_class else {},
         }
-        for right, ensemble, variation, one_class in rows
+        for *right, ensemble, variation, one_class in table
     ]
+
+
+def samples_at_once(x_M: Tensor, stack: Stack) -> int:
+    """As many as fill a device without filling its memory: layers may be thirty times as wide as their input."""
+    numbers = 2**25 if x_M.is_cuda else 2**21
+    copies = stack.theta_NRP.shape[:2].numel() if stack.batched else 1
+    return max(64, numbers // (x_M[0].numel() * copies))
 
 
 def last_ten(rows: list[dict]) -> tuple[float, float]:

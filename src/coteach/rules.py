@@ -68,15 +68,14 @@ def most_confident(b: Batch, among_NRB: Tensor) -> Tensor:
 def how_many(b: Batch, among_NRB: Tensor) -> Tensor:
     """λ(e) of the samples chosen among; all of them where that is none (the paper's appendix)."""
     n_among = among_NRB.sum(-1, keepdim=True)
-    n_keep = rounded_share(b, n_among)
+    keep = b.keep_R1 if n_among.dim() == 3 else b.keep_R1[:, None]  # counted by class, too, in Co-training
+    n_keep = rounded(keep * n_among, b.round_up)
     return torch.where(n_keep == 0, n_among, n_keep)
 
 
-def rounded_share(b: Batch, n_among: Tensor) -> Tensor:
-    keep = b.keep_R1 if n_among.dim() == 3 else b.keep_R1[:, None]  # counted by class, too, in Co-training
-    share = keep * n_among
+def rounded(share: Tensor, up: bool) -> Tensor:
     # 0.55 * 20 is 11.000000000000002: rounding up must forgive that, or it keeps one too many.
-    return ((share - 1e-9).ceil() if b.round_up else share.floor()).long()
+    return ((share - 1e-9).ceil() if up else share.floor()).long()
 
 
 def lowest(score_NRB: Tensor, among_NRB: Tensor, n_NR1: Tensor) -> Tensor:
@@ -99,14 +98,12 @@ class Rule:
     cross: bool
 
     def __call__(self, b: Batch) -> Tensor:
-        picked_NRB = self.pick(b, self.among(b))
-        return picked_NRB.flip(0) if self.cross else picked_NRB
+        return self.picked(b, self.among(b))
 
-    def shortfalls(self, b: Batch) -> tuple[Tensor, Tensor]:
-        """Runs (R) without a sample to choose among, and runs whose share to keep comes to no sample."""
-        n_among_NR1 = self.among(b).sum(-1, keepdim=True)
-        starved_NR1 = (n_among_NR1 > 0) & (rounded_share(b, n_among_NR1) == 0) & (self.pick is not all_of)
-        return (n_among_NR1 == 0).all(0).squeeze(-1), starved_NR1.any(0).squeeze(-1)
+    def picked(self, b: Batch, among_NRB: Tensor) -> Tensor:
+        """True where a network learns from the sample: its own pick, or its peer's."""
+        picked_NRB = self.pick(b, among_NRB)
+        return picked_NRB.flip(0) if self.cross else picked_NRB
 
 
 # Table 1:              divergence    small loss        cross update; Co-training diverges by its two views

@@ -6,17 +6,22 @@ Shapes: N networks, R runs, B samples of a mini-batch, M samples, C classes, P p
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from coteach.augment import Augment
+from coteach.engine import PLAINLY, Engine
 from coteach.engine.batches import Batches, View, evaluation_input, half_views, same_view
-from coteach.engine.optimisers import Optimiser
+from coteach.engine.diary import Diary
+from coteach.engine.now import Now
+from coteach.engine.optimisers import MaskedOptimiser, Optimiser, TorchOptimiser
+from coteach.engine.steps import Captured
 from coteach.estimate import transition_from_posteriors
 from coteach.losses import forward_corrected
 from coteach.methods import Method, Phase
-from coteach.metrics import Tally, evaluate
+from coteach.metrics import count, evaluate, samples_at_once
 from coteach.networks.stack import Stack
 from coteach.plan import Plan
 from coteach.rules import Batch
@@ -48,45 +53,55 @@ class Training:
     view: View
     plan: Plan
     problem: Problem
+    now: Now
+    diary: Diary
 
 
-def train_epoch(training: Training, phase: Phase, epoch: int, tally: Tally) -> None:
+def train_epoch(training: Training, epoch: int, mini_batch: Callable[[], None]) -> None:
     """One epoch e of Algorithm 1."""
-    stack, plan, clean_RM = training.stack, training.plan, training.problem.clean_RM
-    networks = len(stack.theta_NRP)
-    keep_R1 = stack.theta_NRP.new_tensor(
-        [[plan.keep_rate(epoch, tau)] for tau in training.problem.noise_rates], dtype=torch.float64
-    )  # step 9, for this epoch
-    for step, (index_RB, x_RB, y_RB) in enumerate(training.batches.deal(epoch)):  # steps 2 and 3
-        logits_NRBC = stack(training.view(x_RB, networks))
-        target_NRB = logits_NRBC.argmax(-1).flip(0) if phase.own_labels else y_RB.expand(networks, -1, -1)
-        loss_NRB = phase.loss(logits_NRBC, target_NRB)
-        seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), keep_R1, round_up=not plan.fidelity.floor)
-        weight_NRB = weights(phase, seen, early=epoch * step < 5000)  # steps 4 to 6, and the exchange
-        sound_NR = update(training, phase, epoch, weight_NRB, loss_NRB)  # steps 7 and 8
-        tally.count(seen, phase.rule, weight_NRB, sound_NR, clean_RM.gather(1, index_RB))
+    training.now.turn_to(epoch)  # step 9: λ(e), and the learning rate
+    for _ in training.batches.deal(epoch):  # step 2
+        mini_batch()  # steps 3 to 8
 
 
-def weights(phase: Phase, seen: Batch, early: bool) -> Tensor:
-    """How much each sample weighs in each network's loss; `early` opens the authors' way out of an empty batch."""
-    weight_NRB = phase.weigh(phase.rule(seen).to(seen.loss_NRB.dtype))
-    if phase.rescue and early:
-        return torch.where(weight_NRB.any(-1, keepdim=True), weight_NRB, 1 / weight_NRB.shape[-1])
+def learn(training: Training, phase: Phase) -> None:
+    """Steps 3 to 8 on the next mini-batch. No shape depends on the data, so this can be captured as a graph."""
+    stack, now = training.stack, training.now
+    networks, _ = stack.shape
+    x_RB, y_RB = training.batches.take(now.step_1)  # step 3
+    logits_NRBC = stack(training.view(x_RB, networks))
+    target_NRB = logits_NRBC.argmax(-1).flip(0) if phase.own_labels else y_RB.expand(networks, -1, -1)
+    loss_NRB = phase.loss(logits_NRBC, target_NRB)
+    seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), now.keep_R1, not training.plan.fidelity.floor)
+    among_NRB = phase.rule.among(seen)  # step 4
+    picked_NRB = phase.rule.picked(seen, among_NRB)  # steps 5 and 6, and the exchange
+    weight_NRB = weights(phase, picked_NRB.to(loss_NRB.dtype), now)
+    sound_NR = update(training, phase, weight_NRB, loss_NRB)  # steps 7 and 8
+    training.diary.write(now.step_1, seen.loss_NRB, seen.prediction_NRB, among_NRB, weight_NRB > 0, sound_NR)
+    now.step_1 += 1
+
+
+def weights(phase: Phase, picked_NRB: Tensor, now: Now) -> Tensor:
+    """How much each sample weighs in each network's loss."""
+    weight_NRB = phase.weigh(picked_NRB)
+    if phase.rescue:
+        empty_NR1 = ~picked_NRB.any(-1, keepdim=True)
+        return torch.where(empty_NR1 & now.early, 1 / picked_NRB.shape[-1], weight_NRB)
     return weight_NRB
 
 
-def update(training: Training, phase: Phase, epoch: int, weight_NRB: Tensor, loss_NRB: Tensor) -> Tensor:
+def update(training: Training, phase: Phase, weight_NRB: Tensor, loss_NRB: Tensor) -> Tensor:
     """One optimiser step for each network that has something to learn from; says which were sound (NR).
 
     A network whose loss or gradient is not finite sits out, as if the batch had not been.
     """
-    stack, plan = training.stack, training.plan
+    stack = training.stack
+    gradients = stack.gradients(loss_NRB, weight_NRB)
     # where, not a product: 0 · nan is nan, and a sample that nobody picked must not spoil the loss
-    loss_NR = torch.where(weight_NRB > 0, weight_NRB * loss_NRB, 0).sum(-1)
-    gradient_NRP = stack.gradient(loss_NR.sum())
-    sound_NR = loss_NR.isfinite() & gradient_NRP.isfinite().all(-1)
-    live_NR = sound_NR & (weight_NRB.any(-1) | phase.rescue)
-    training.optimiser.step(gradient_NRP, live_NR, plan.learning_rate(epoch), plan.beta1(epoch))
+    loss_NR = torch.where(weight_NRB > 0, loss_NRB.detach(), 0).sum(-1)
+    sound_NR = loss_NR.isfinite() & stack.are_finite(gradients)
+    live_NR = sound_NR if phase.rescue else sound_NR & weight_NRB.any(-1)
+    training.optimiser.step(gradients, live_NR, training.now)
     stack.settle_statistics(sound_NR)
     return sound_NR
 
@@ -107,8 +122,7 @@ def fit(
     plan: Plan,
     build: Callable[[], nn.Module],
     *,
-    dtype: torch.dtype = torch.float32,
-    batched: bool | None = None,
+    engine: Engine = PLAINLY,
     view: View | None = None,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> Training:
@@ -120,54 +134,60 @@ def fit(
         On the device where the training is to run.
     build : callable
         Makes one network; called under a seed of its own for every network of every run.
-    batched : bool, optional
-        All networks in one batched call, or one after the other; chosen by the kind of network unless given.
+    engine : Engine
+        How it runs: precision, batched or looped, captured or not.
     view : callable, optional
         What each network sees of a sample; by default all of it, in Co-training a half.
     """
+    view = view or (half_views if method.views else same_view)
     phases = method.phases(plan)
-    training = start(problem, method, plan, build, dtype, batched, view, generation=0)
+    training = start(problem, method.networks, plan, build, engine, view)
     for position, phase in enumerate(phases):
         if phase.corrected_by:
             known = phase.corrected_by == "known"
             matrix_RCC = problem.matrix_RCC if known else estimated_transition(training)
             assert matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
-            phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC.to(problem.x_M.device, dtype)))
-            training = start(problem, method, plan, build, dtype, batched, view, generation=position)
+            matrix_RCC = matrix_RCC.to(training.stack.theta_NRP)
+            phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC))
+            training = start(problem, method.networks, plan, build, engine, view, generation=position)
         preliminary = any(later.corrected_by for later in phases[position + 1 :])
+        mini_batch = partial(learn, training, phase)
+        if engine.captured:
+            mini_batch = Captured(mini_batch)
         for epoch in phase.epochs:
-            tally = Tally(len(problem.seeds), problem.x_M.device)
-            train_epoch(training, phase, epoch, tally)
-            on_epoch(Epoch(epoch, measure(training, phase, tally, epoch), preliminary, training))
+            train_epoch(training, epoch, mini_batch)
+            on_epoch(Epoch(epoch, measure(training, phase, epoch), preliminary, training))
     return training
 
 
 def start(
     problem: Problem,
-    method: Method,
+    networks: int,
     plan: Plan,
     build: Callable[[], nn.Module],
-    dtype: torch.dtype,
-    batched: bool | None,
-    view: View | None,
-    generation: int,
+    engine: Engine,
+    view: View,
+    generation: int = 0,
 ) -> Training:
+    device, dtype = problem.y_RM.device, engine.dtype
     stack = Stack(
         build,
         problem.seeds,
-        method.networks,
-        device=problem.x_M.device,
+        networks,
+        device=device,
         dtype=dtype,
-        batched=batched,
+        batched=engine.batched,
         generation=generation,
     )
     batches = Batches(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment)
-    view = view or (half_views if method.views else same_view)
-    return Training(stack, Optimiser(stack.theta_NRP, plan), batches, view, plan, problem)
+    optimiser = MaskedOptimiser(stack, plan) if device.type == "cuda" else TorchOptimiser(stack, plan)
+    now = Now(plan, problem.noise_rates, device)
+    diary = Diary((batches.per_epoch, *stack.shape, batches.size), dtype, device)
+    return Training(stack, optimiser, batches, view, plan, problem, now, diary)
 
 
-def measure(training: Training, phase: Phase, tally: Tally, epoch: int) -> list[dict]:
-    """The rows of one epoch: its test scores beside the sums over its mini-batches."""
+def measure(training: Training, phase: Phase, epoch: int) -> list[dict]:
+    """The rows of one epoch: its test scores beside the counts over its mini-batches."""
     problem, plan = training.problem, training.plan
     n_test = len(problem.y_test)
     if plan.fidelity.whole_test_batches and n_test > plan.batch_size:
@@ -175,13 +195,14 @@ def measure(training: Training, phase: Phase, tally: Tally, epoch: int) -> list[
     scores = evaluate(
         training.stack, problem.x_test[:n_test], problem.y_test[:n_test], training.view, problem.augment
     )
-    sums = tally.rows(len(training.stack.theta_NRP))
+    clean_SRB = training.batches.as_dealt(problem.clean_RM)
+    counts = count(training.diary, phase.rule, clean_SRB, training.now.keep_R1, not plan.fidelity.floor)
     if phase.own_labels:  # what is learnt are no given labels, so their precision says nothing
-        sums = [row | {"label_precision": None, "label_recall": None} for row in sums]
+        counts = [row | {"label_precision": None, "label_recall": None} for row in counts]
     return [
         {"seed": seed, "epoch": epoch, **score, **row, "keep_rate": plan.keep_rate(epoch, tau)}
         | {"events": score["events"] | row["events"]}
-        for seed, tau, score, row in zip(problem.seeds, problem.noise_rates, scores, sums, strict=True)
+        for seed, tau, score, row in zip(problem.seeds, problem.noise_rates, scores, counts, strict=True)
     ]
 
 
@@ -192,13 +213,13 @@ def estimated_transition(training: Training) -> Tensor:
     return torch.stack([transition_from_posteriors(p_MC, drop_outliers=drop_outliers) for p_MC in p_RMC])
 
 
-def posteriors(training: Training, chunk: int = 1024) -> Tensor:
+def posteriors(training: Training) -> Tensor:
     """p_NRMC of the training set."""
     stack, problem = training.stack, training.problem
-    networks, runs, _ = stack.theta_NRP.shape
+    networks, runs = stack.shape
     with stack.evaluating():
         pieces = [
             stack(training.view(evaluation_input(x_B, stack.theta_NRP.dtype, problem.augment, runs), networks))
-            for x_B in problem.x_M.split(chunk)
+            for x_B in problem.x_M.split(samples_at_once(problem.x_M, stack))
         ]
     return torch.cat(pieces, -2).softmax(-1)

@@ -1,1 +1,25 @@
-"""How a step runs: batches and optimisers."""
+"""How a training runs fast: where the data lie, what is batched, captured, compiled, and in which precision."""
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How a training runs. Apart from `dtype` and `precision` nothing here changes a result beyond round-off.
+
+    Attributes
+    ----------
+    batched : bool, optional
+        All networks in one batched call, or one after the other; by the kind of network unless given.
+    captured : bool
+        Each phase's step as a CUDA graph, so that the host only says "again".
+    """
+
+    dtype: torch.dtype = torch.float32
+    batched: bool | None = None
+    captured: bool = False
+
+
+PLAINLY = Engine()

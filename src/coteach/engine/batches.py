@@ -1,6 +1,6 @@
 """The training set on the device, as stored, and the mini-batches of each run in its own order.
 
-M samples, R runs, N networks, B samples of a batch.
+M samples, R runs, N networks, B samples of a batch, S steps of an epoch.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,26 +32,44 @@ class Batches:
         self.x_M, self.y_RM, self.seeds, self.dtype, self.augment = x_M, y_RM, seeds, dtype, augment
         self.size = min(batch_size, len(x_M))
         self.per_epoch = len(x_M) // self.size
+        # filled anew for each epoch, always in the same place, where a captured step looks for them
+        self.order_SRB = y_RM.new_zeros(self.per_epoch, len(seeds), self.size)
+        self.key_SR1 = y_RM.new_zeros(self.per_epoch, len(seeds), 1)
 
-    def deal(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """index_RB, x_RB… as the networks take it, and y_RB: steps 2 and 3 of Algorithm 1."""
+    def deal(self, epoch: int) -> Iterator[int]:
+        """The steps of an epoch, each run's samples in a new order: step 2 of Algorithm 1."""
         order_RM = draws.permutation(self._keys("shuffle", epoch), len(self.x_M))
-        for step in range(self.per_epoch):
-            index_RB = order_RM[:, step * self.size : (step + 1) * self.size]
-            x_RB = self.x_M[index_RB]
-            if self.augment:
-                u = draws.uniform(self._keys("augment", epoch, step), self.size * self.augment.numbers)
-                x_RB = self.augment.train(x_RB, u.view(*index_RB.shape, self.augment.numbers))
-            yield index_RB, as_input(x_RB, self.dtype), self.y_RM.gather(1, index_RB)
+        order_RM = order_RM[:, : self.per_epoch * self.size]
+        self.order_SRB.copy_(order_RM.unflatten(1, (self.per_epoch, self.size)).transpose(0, 1))
+        if self.augment:
+            steps = [draws.keys(self.seeds, "augment", epoch, step) for step in range(self.per_epoch)]
+            self.key_SR1.copy_(torch.stack(steps))
+        yield from range(self.per_epoch)
 
-    def _keys(self, purpose: str, epoch: int, step: int = 0) -> Tensor:
-        return draws.keys(self.seeds, purpose, epoch, step, device=self.x_M.device)
+    def take(self, step_1: Tensor) -> tuple[Tensor, Tensor]:
+        """x_RB… as the networks take it, and y_RB: step 3 of Algorithm 1."""
+        index_RB = self.order_SRB.index_select(0, step_1)[0]
+        # index_select copies whole rows; x_M[index_RB] goes number by number, ten times slower on a CPU
+        x_RB = self.x_M.index_select(0, index_RB.flatten()).unflatten(0, index_RB.shape)
+        if self.augment:
+            key_R1 = self.key_SR1.index_select(0, step_1)[0]
+            u = draws.uniform(key_R1, self.size * self.augment.numbers)
+            x_RB = self.augment.train(x_RB, u.view(*index_RB.shape, self.augment.numbers))
+        return as_input(x_RB, self.dtype), self.y_RM.gather(1, index_RB)
+
+    def as_dealt(self, of_RM: Tensor) -> Tensor:
+        """What belongs to each sample, in the order in which the samples were last dealt (SRB)."""
+        order_RM = self.order_SRB.transpose(0, 1).flatten(1)
+        return of_RM.gather(1, order_RM).unflatten(1, (self.per_epoch, self.size)).transpose(0, 1)
+
+    def _keys(self, purpose: str, epoch: int) -> Tensor:
+        return draws.keys(self.seeds, purpose, epoch, device=self.y_RM.device)
 
 
 def as_input(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Stored samples as a network takes them: pixels / 255, features in its precision, tokens as they are."""
     if x.dtype == torch.uint8:
-        return x.to(dtype) / 255
+        return x / 255 if dtype == torch.get_default_dtype() else x.to(dtype) / 255
     return x.to(dtype) if x.is_floating_point() else x
 
 

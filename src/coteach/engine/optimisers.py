@@ -1,35 +1,85 @@
-"""A torch optimiser over theta_NRP in which a single network of the stack can sit a step out.
+"""Optimisers of a whole stack in which a single network can sit a step out, as if the step had not been.
 
-Each network is a row of its own to the optimiser, with its own step count; a row without a gradient is left alone,
-weights, moments and count, exactly as if the step had not been. N networks, R runs, P parameters.
+`TorchOptimiser` hands each network's tensors to torch's own, whose fused kernels are the fastest on a CPU; it must
+ask which networks are live. `MaskedOptimiser` computes the same for all networks at once without asking, so that a
+step can be captured in a CUDA graph. N networks, R runs, P parameters; NR1 is one number a network.
 """
+
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from coteach.engine.now import Now
+from coteach.networks.stack import Stack
 from coteach.plan import Plan
 
+BETA2, EPSILON = 0.999, 1e-8  # torch's defaults, which the paper keeps
 
-class Optimiser:
-    """Adam or SGD as the plan says, one state for each network."""
 
-    def __init__(self, theta_NRP: Tensor, plan: Plan):
-        self.rows = [row.requires_grad_() for row in theta_NRP.detach().flatten(0, 1)]
+class Optimiser(Protocol):
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+        """Move the networks that are `live`."""
+        ...
+
+
+class TorchOptimiser:
+    """torch's Adam or SGD; a tensor without a gradient is left alone: weights, moments and step count."""
+
+    def __init__(self, stack: Stack, plan: Plan):
+        self.stack = stack
+        self.rows = stack.by_network(stack.leaves)
         self.adam = plan.optimizer == "adam"
+        tensors = [p.requires_grad_() for row in self.rows for p in row]
         if self.adam:
-            self.torch = torch.optim.Adam(self.rows, plan.lr, weight_decay=plan.weight_decay, fused=True)
+            self.torch = torch.optim.Adam(tensors, plan.lr, weight_decay=plan.weight_decay, fused=True)
         else:
             # not fused: that SGD cannot take rows of which some have stepped before and others have not
-            self.torch = torch.optim.SGD(self.rows, plan.lr, plan.momentum, weight_decay=plan.weight_decay)
+            self.torch = torch.optim.SGD(tensors, plan.lr, plan.momentum, weight_decay=plan.weight_decay)
 
-    def step(self, gradient_NRP: Tensor, live_NR: Tensor, lr: float, beta1: float) -> None:
-        """Move the networks that are `live`."""
-        for row, gradient, live in zip(
-            self.rows, gradient_NRP.flatten(0, 1), live_NR.flatten().tolist(), strict=True
-        ):
-            row.grad = gradient if live else None
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+        networks = zip(self.rows, self.stack.by_network(gradients), live_NR.flatten().tolist(), strict=True)
+        for row, row_gradients, live in networks:
+            for p, gradient in zip(row, row_gradients, strict=True):
+                p.grad = gradient if live else None
         for group in self.torch.param_groups:
-            group["lr"] = lr
+            group["lr"] = now.lr.item()
             if self.adam:
-                group["betas"] = (beta1, group["betas"][1])
+                group["betas"] = (now.beta1.item(), BETA2)
         self.torch.step()
+
+
+class MaskedOptimiser:
+    """The same on theta_NRP as one tensor; all that changes is a tensor, so nothing waits for the device."""
+
+    def __init__(self, stack: Stack, plan: Plan):
+        self.stack, self.plan = stack, plan
+        self.theta_NRP = stack.theta_NRP.detach()
+        self.mean_NRP = torch.zeros_like(self.theta_NRP)  # Adam's first moment, SGD's momentum
+        self.square_NRP = torch.zeros_like(self.theta_NRP if plan.optimizer == "adam" else self.theta_NRP[:0])
+        self.steps_NR1 = torch.zeros(*stack.shape, 1, dtype=torch.float64, device=self.theta_NRP.device)
+
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+        live_NR1 = live_NR[..., None]
+        # where, not a product: what sits out may well be nan
+        gradient_NRP = torch.where(live_NR1, self.stack.flat(gradients), 0)
+        if self.plan.weight_decay:
+            gradient_NRP = gradient_NRP + self.plan.weight_decay * self.theta_NRP
+        move = self.adam if self.plan.optimizer == "adam" else self.sgd
+        move(gradient_NRP, live_NR1, now)
+
+    def adam(self, gradient_NRP: Tensor, live_NR1: Tensor, now: Now) -> None:
+        live_NR1, dtype = live_NR1.double(), self.theta_NRP.dtype
+        self.steps_NR1 += live_NR1
+        taken_NR1 = self.steps_NR1.clamp(min=1)  # the row of a network that never moved must stay finite
+        scale_NR1 = (1 - BETA2**taken_NR1).sqrt().to(dtype)
+        lr_NR1 = (live_NR1 * now.lr / (1 - now.beta1**taken_NR1)).to(dtype)
+        self.mean_NRP.lerp_(gradient_NRP, (live_NR1 * (1 - now.beta1)).to(dtype))
+        self.square_NRP.lerp_(gradient_NRP.square(), (live_NR1 * (1 - BETA2)).to(dtype))
+        self.theta_NRP -= lr_NR1 * self.mean_NRP / (self.square_NRP.sqrt() / scale_NR1 + EPSILON)
+
+    def sgd(self, gradient_NRP: Tensor, live_NR1: Tensor, now: Now) -> None:
+        moved_NRP = self.plan.momentum * self.mean_NRP + gradient_NRP
+        self.mean_NRP.copy_(torch.where(live_NR1, moved_NRP, self.mean_NRP))
+        self.theta_NRP -= (live_NR1.double() * now.lr).to(self.theta_NRP.dtype) * self.mean_NRP

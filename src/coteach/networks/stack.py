@@ -1,11 +1,11 @@
 """N networks × R runs as one object: all parameters in one flat tensor theta_NRP.
 
-The forward pass is one batched call (vmap) or a loop over the networks; parameters, gradient and optimiser state
-have the same layout either way, so nothing else in the library knows which. P parameters a network.
+The forward pass is one batched call (vmap) or a loop over plain modules whose parameters are views of theta; the
+state has the same layout either way, so nothing else in the library knows which. P parameters a network.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -48,48 +48,68 @@ class Stack:
         generation: int = 0,
     ):
         modules = [
-            [_initialised(build, seed, n, generation).to(device=device, dtype=dtype) for seed in seeds]
+            _initialised(build, seed, n, generation).to(device=device, dtype=dtype)
             for n in range(networks)
+            for seed in seeds
         ]
-        self.module = modules[0][0]
-        self.batched = batches_well(self.module) if batched is None else batched
-        self.shapes = {name: p.shape for name, p in self.module.named_parameters() if p.requires_grad}
-        shared = getattr(self.module, "shared_buffers", ())
-        self.shared = {name: b for name, b in self.module.named_buffers() if name in shared}
-        self.theta_NRP = torch.stack([torch.stack([_flat(m) for m in row]) for row in modules]).requires_grad_()
+        first = modules[0]
+        self.shape = (networks, len(seeds))
+        self.batched = batches_well(first) if batched is None else batched
+        self.shapes = {name: p.shape for name, p in first.named_parameters() if p.requires_grad}
+        shared = getattr(first, "shared_buffers", ())
+        self.shared = {name: b for name, b in first.named_buffers() if name in shared}
+        self.theta_NRP = torch.stack([_flat(m) for m in modules]).unflatten(0, self.shape)
         self.buffers = {
-            name: torch.stack([torch.stack([_fixed(m)[name] for m in row]) for row in modules])
-            for name in _fixed(self.module)
+            name: torch.stack([_fixed(m)[name] for m in modules]).unflatten(0, self.shape)
+            for name in _fixed(first)
             if name not in shared
         }
         self.statistics = [
-            name for name, b in self.module.named_buffers() if name in self.buffers and b.is_floating_point()
+            name for name, b in first.named_buffers() if name in self.buffers and b.is_floating_point()
         ]
         self.statistics_before: dict[str, Tensor] = {}
+        if self.batched:
+            self.modules = [first]
+            self.leaves = [self.theta_NRP.requires_grad_()]
+        else:
+            self.modules = modules
+            self._look_through(modules)
+            self.leaves = [p for m in modules for p in m.parameters() if p.requires_grad]
 
     def __call__(self, x_NRB: Tensor) -> Tensor:
         """logits_NRBC of x_NRB…, each network on its own batch."""
-        if self.module.training:
+        if self.modules[0].training:
             self.statistics_before = {name: self.buffers[name].clone() for name in self.statistics}
         if self.batched:
             params = self._split(self.theta_NRP)
             over_runs = vmap(self._one, randomness="different")
             return vmap(over_runs, randomness="different")(params, self.buffers, x_NRB)
-        theta = [row.unbind() for row in self.theta_NRP.unbind()]  # unbind's gradient is one stack, not N·R sums
-        rows = [
-            torch.stack(
-                [
-                    self._one(self._split(theta_P), {k: b[n, r] for k, b in self.buffers.items()}, x_NRB[n, r])
-                    for r, theta_P in enumerate(row)
-                ]
-            )
-            for n, row in enumerate(theta)
-        ]
-        return torch.stack(rows)
+        samples = [x_B for x_RB in x_NRB.unbind() for x_B in x_RB.unbind()]
+        return torch.stack([m(x_B) for m, x_B in zip(self.modules, samples, strict=True)]).unflatten(0, self.shape)
 
-    def gradient(self, loss: Tensor) -> Tensor:
-        (gradient_NRP,) = torch.autograd.grad(loss, self.theta_NRP)
-        return gradient_NRP
+    def gradients(self, loss_NRB: Tensor, weight_NRB: Tensor) -> Sequence[Tensor]:
+        """Of Σ weight·loss, one tensor for each leaf."""
+        return torch.autograd.grad(loss_NRB, self.leaves, weight_NRB)
+
+    def by_network(self, of_leaves: Sequence[Tensor]) -> list[Sequence[Tensor]]:
+        """Leaves or their gradients, as a list for each of the N·R networks."""
+        if self.batched:
+            return [[row_P] for row_P in of_leaves[0].detach().flatten(0, 1)]
+        n = len(self.shapes)
+        return [of_leaves[i : i + n] for i in range(0, len(of_leaves), n)]
+
+    def flat(self, of_leaves: Sequence[Tensor]) -> Tensor:
+        """Leaves or their gradients laid out as theta_NRP."""
+        return (
+            of_leaves[0] if self.batched else torch.cat([g.flatten() for g in of_leaves]).view_as(self.theta_NRP)
+        )
+
+    def are_finite(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Whether all of each network's gradient is finite (NR), by its sum: the fastest look at every number."""
+        if self.batched:
+            return gradients[0].sum(-1).isfinite()
+        sums = torch.stack([g.sum() for g in gradients])
+        return sums.view(*self.shape, -1).sum(-1).isfinite()
 
     def settle_statistics(self, sound_NR: Tensor) -> None:
         """Take the last batch out of the batch-norm statistics of the networks that were not sound."""
@@ -99,23 +119,37 @@ class Stack:
 
     def network(self, n: int, r: int) -> nn.Module:
         """A plain copy of one network, in evaluation mode."""
-        module = copy.deepcopy(self.module)
+        module = copy.deepcopy(self.modules[0])
         state = self._split(self.theta_NRP.detach()[n, r]) | {k: b[n, r] for k, b in self.buffers.items()}
-        module.load_state_dict(state, strict=False)  # shared buffers are there already
+        for name, value in _tensors(module).items():
+            if name in state:  # shared buffers are there already
+                value.data = state[name].clone()
         return module.eval()
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Batch norm on its running statistics, dropout off, no gradients."""
-        self.module.eval()
+        self._train(False)
         try:
             with torch.no_grad():
                 yield
         finally:
-            self.module.train()
+            self._train(True)
+
+    def _train(self, mode: bool) -> None:
+        for module in self.modules:
+            module.train(mode)
+
+    def _look_through(self, modules: list[nn.Module]) -> None:
+        """Make the modules' own tensors views of the stacked ones."""
+        for i, module in enumerate(modules):
+            n, r = divmod(i, self.shape[1])
+            views = self._split(self.theta_NRP[n, r]) | {k: b[n, r] for k, b in self.buffers.items()} | self.shared
+            for name, value in _tensors(module).items():
+                value.data = views[name]
 
     def _one(self, params: dict[str, Tensor], buffers: dict[str, Tensor], x_B: Tensor) -> Tensor:
-        return functional_call(self.module, params | buffers | self.shared, (x_B,))
+        return functional_call(self.modules[0], params | buffers | self.shared, (x_B,))
 
     def _split(self, theta: Tensor) -> dict[str, Tensor]:
         """The flat last axis as named parameters; leading axes stay."""
@@ -139,6 +173,10 @@ def _initialised(build: Callable[[], nn.Module], seed: int, n: int, generation: 
 
 def _flat(module: nn.Module) -> Tensor:
     return torch.cat([p.detach().flatten() for p in module.parameters() if p.requires_grad])
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
 def _fixed(module: nn.Module) -> dict[str, Tensor]:

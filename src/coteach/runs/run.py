@@ -14,6 +14,7 @@ import torch
 
 from coteach import data
 from coteach.data import Dataset
+from coteach.engine import Engine
 from coteach.engine.batches import View
 from coteach.methods import METHODS
 from coteach.networks.stack import Stack, batches_well
@@ -110,7 +111,7 @@ def run_together(
             draw.save(folder / "noise.safetensors")
             files.write_config(folder, config(experiment, plan, device, problem, batched))
         started = time.perf_counter()
-        training = fit(problem, method, plan, build, batched=batched, view=view, on_epoch=after)
+        training = fit(problem, method, plan, build, engine=Engine(batched=batched), view=view, on_epoch=after)
         seconds = time.perf_counter() - started
     results = []
     for experiment, folder, rows, draw in zip(experiments, folders, record.rows, draws, strict=True):
