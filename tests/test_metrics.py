@@ -200,14 +200,7 @@ def counted(name, steps):
     rule, first = getattr(rules, name), steps[0]
     diary = Diary((len(steps), *first.weight_NRB.shape), torch.float64, "cpu")
     for i, step in enumerate(steps):
-        diary.write(
-            torch.tensor([i]),
-            step.seen.loss_NRB,
-            step.seen.prediction_NRB,
-            rule.among(step.seen),
-            step.weight_NRB > 0,
-            step.sound_NR,
-        )
+        diary.write(torch.tensor([i]), step.seen, rule.among(step.seen), step.weight_NRB > 0, step.sound_NR)
     clean_SRB = torch.stack([step.clean_RB for step in steps])
     return count(diary, rule, clean_SRB, first.seen.keep_R1, first.seen.round_up)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from coteach.augment import Augment
 from coteach.engine.batches import View, evaluation_input
 from coteach.engine.diary import Diary
+from coteach.engine.stream import Stream, chunks
 from coteach.networks.stack import Stack
 from coteach.rules import Rule, all_of, rounded
 
@@ -67,7 +68,7 @@ def _ratio(part: float, whole: float) -> float | None:
 
 def evaluate(
     stack: Stack,
-    x_M: Tensor,
+    x_M: Tensor | Stream,
     y_M: Tensor,
     view: View,
     augment: Augment | None = None,
@@ -75,13 +76,13 @@ def evaluate(
 ) -> list[dict]:
     """Test accuracy of each network and of their mean softmax, and how far apart the two networks are.
 
-    `total_variation` is ½Σ|p - q| between their softmax outputs, averaged over the test set.
+    On as many samples as there are labels. `total_variation` is ½Σ|p - q| between their softmax outputs, averaged.
     """
     networks, runs = stack.shape
     chunk = chunk or samples_at_once(x_M, stack)
     pieces = []
     with stack.evaluating():
-        for x_B, y_B in zip(x_M.split(chunk), y_M.split(chunk), strict=True):
+        for x_B, y_B in zip(chunks(x_M, len(y_M), chunk), y_M.split(chunk), strict=True):
             x_RB = evaluation_input(x_B, stack.theta_NRP.dtype, augment, runs)
             p_NRBC = stack(view(x_RB, networks)).softmax(-1)
             prediction_NRB = p_NRBC.argmax(-1)
@@ -110,11 +111,11 @@ def evaluate(
     ]
 
 
-def samples_at_once(x_M: Tensor, stack: Stack) -> int:
+def samples_at_once(x_M: Tensor | Stream, stack: Stack) -> int:
     """As many as fill a device without filling its memory: layers may be thirty times as wide as their input."""
-    numbers = 2**25 if x_M.is_cuda else 2**21
+    numbers = 2**25 if stack.theta_NRP.is_cuda else 2**21
     copies = stack.theta_NRP.shape[:2].numel() if stack.batched else 1
-    return max(64, numbers // (x_M[0].numel() * copies))
+    return max(64, numbers // (x_M.shape[1:].numel() * copies))
 
 
 def last_ten(rows: list[dict]) -> tuple[float, float]:

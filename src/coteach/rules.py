@@ -5,8 +5,7 @@ Shapes: N networks, R runs, B samples of a mini-batch, C classes. Runs never loo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,10 +19,10 @@ class Batch:
     loss_NRB: Tensor
     keep_R1: Tensor  # λ(e) of Algorithm 1, float64, one a run
     round_up: bool = True  # the paper's |D'| ≥ λ|D|; the authors round down (fidelity row 4)
+    prediction_NRB: Tensor = field(init=False)
 
-    @cached_property
-    def prediction_NRB(self) -> Tensor:
-        return self.logits_NRBC.argmax(-1)
+    def __post_init__(self) -> None:  # once for all who ask, and not lazily, which torch.compile cannot follow
+        object.__setattr__(self, "prediction_NRB", self.logits_NRBC.argmax(-1))
 
     @property
     def classes_C1(self) -> Tensor:
@@ -80,10 +79,25 @@ def rounded(share: Tensor, up: bool) -> Tensor:
 
 def lowest(score_NRB: Tensor, among_NRB: Tensor, n_NR1: Tensor) -> Tensor:
     """The `n` lowest scores among the samples; ties go to the earlier sample, NaN comes last."""
-    order = score_NRB.argsort(dim=-1, stable=True)
+    order = sorted_order(score_NRB)
     candidate = among_NRB.gather(-1, order)
     chosen = candidate & (candidate.cumsum(-1) <= n_NR1)
     return torch.empty_like(chosen).scatter(-1, order, chosen)
+
+
+def sorted_order(score_NRB: Tensor) -> Tensor:
+    return opaque_order(score_NRB) if torch.compiler.is_compiling() else score_NRB.argsort(dim=-1, stable=True)
+
+
+@torch.library.custom_op("coteach::order", mutates_args=())
+def opaque_order(score_NRB: Tensor) -> Tensor:
+    """The same to torch.compile as a closed box: a sort of its own making takes half a minute to compile."""
+    return score_NRB.argsort(dim=-1, stable=True)
+
+
+@opaque_order.register_fake
+def _(score_NRB: Tensor) -> Tensor:
+    return torch.empty_like(score_NRB, dtype=torch.int64)
 
 
 # ---- steps 7 and 8: who learns from the picks? ----------------------------------------------------------------

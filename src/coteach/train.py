@@ -17,7 +17,8 @@ from coteach.engine.batches import Batches, View, evaluation_input, half_views, 
 from coteach.engine.diary import Diary
 from coteach.engine.now import Now
 from coteach.engine.optimisers import MaskedOptimiser, Optimiser, TorchOptimiser
-from coteach.engine.steps import Captured
+from coteach.engine.steps import Captured, Fused, as_it_is
+from coteach.engine.stream import Stream, batches_of, chunks, put_away
 from coteach.estimate import transition_from_posteriors
 from coteach.losses import forward_corrected
 from coteach.methods import Method, Phase
@@ -31,9 +32,9 @@ from coteach.rules import Batch
 class Problem:
     """What is to be learnt: one data set, and for each of the R runs its labels, noise rate and seed."""
 
-    x_M: Tensor
+    x_M: Tensor | Stream
     y_RM: Tensor
-    x_test: Tensor
+    x_test: Tensor | Stream
     y_test: Tensor
     n_classes: int
     noise_rates: list[float]  # τ as the method believes it
@@ -64,46 +65,44 @@ def train_epoch(training: Training, epoch: int, mini_batch: Callable[[], None]) 
         mini_batch()  # steps 3 to 8
 
 
-def learn(training: Training, phase: Phase) -> None:
+def learn(training: Training, phase: Phase, fused: Fused = as_it_is) -> None:
     """Steps 3 to 8 on the next mini-batch. No shape depends on the data, so this can be captured as a graph."""
     stack, now = training.stack, training.now
-    networks, _ = stack.shape
-    x_RB, y_RB = training.batches.take(now.step_1)  # step 3
-    logits_NRBC = stack(training.view(x_RB, networks))
-    target_NRB = logits_NRBC.argmax(-1).flip(0) if phase.own_labels else y_RB.expand(networks, -1, -1)
-    loss_NRB = phase.loss(logits_NRBC, target_NRB)
-    seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), now.keep_R1, not training.plan.fidelity.floor)
-    among_NRB = phase.rule.among(seen)  # step 4
-    picked_NRB = phase.rule.picked(seen, among_NRB)  # steps 5 and 6, and the exchange
-    weight_NRB = weights(phase, picked_NRB.to(loss_NRB.dtype), now)
-    sound_NR = update(training, phase, weight_NRB, loss_NRB)  # steps 7 and 8
-    training.diary.write(now.step_1, seen.loss_NRB, seen.prediction_NRB, among_NRB, weight_NRB > 0, sound_NR)
+    x_RB, y_RB = fused(training.batches.take)(now.step_1)  # step 3
+    logits_NRBC = fused(stack)(training.view(x_RB, stack.shape[0]))
+    loss_NRB, seen, among_NRB, weight_NRB = fused(choose)(phase, logits_NRBC, y_RB, now)  # steps 4 to 6
+    gradients = stack.gradients(loss_NRB, weight_NRB)
+    sound_NR, live_NR = fused(soundness)(phase, seen.loss_NRB, weight_NRB, stack.are_finite(gradients))
+    training.optimiser.step(gradients, live_NR, now)  # steps 7 and 8
+    stack.settle_statistics(sound_NR)
+    fused(training.diary.write)(now.step_1, seen, among_NRB, weight_NRB > 0, sound_NR)
     now.step_1 += 1
 
 
-def weights(phase: Phase, picked_NRB: Tensor, now: Now) -> Tensor:
-    """How much each sample weighs in each network's loss."""
-    weight_NRB = phase.weigh(picked_NRB)
+def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, now: Now) -> tuple[Tensor, Batch, Tensor, Tensor]:
+    """Which samples weigh how much in each network's loss: loss_NRB, what was seen, among_NRB, weight_NRB."""
+    own = phase.own_labels  # a network hands on its own predictions
+    target_NRB = logits_NRBC.argmax(-1).flip(0) if own else y_RB.expand(len(logits_NRBC), -1, -1)
+    loss_NRB = phase.loss(logits_NRBC, target_NRB)
+    seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), now.keep_R1, not now.plan.fidelity.floor)
+    among_NRB = phase.rule.among(seen)  # step 4
+    picked_NRB = phase.rule.picked(seen, among_NRB)  # steps 5 and 6, and the exchange
+    weight_NRB = phase.weigh(picked_NRB.to(loss_NRB.dtype))
     if phase.rescue:
         empty_NR1 = ~picked_NRB.any(-1, keepdim=True)
-        return torch.where(empty_NR1 & now.early, 1 / picked_NRB.shape[-1], weight_NRB)
-    return weight_NRB
+        weight_NRB = torch.where(empty_NR1 & now.early, 1 / picked_NRB.shape[-1], weight_NRB)
+    return loss_NRB, seen, among_NRB, weight_NRB
 
 
-def update(training: Training, phase: Phase, weight_NRB: Tensor, loss_NRB: Tensor) -> Tensor:
-    """One optimiser step for each network that has something to learn from; says which were sound (NR).
+def soundness(phase: Phase, loss_NRB: Tensor, weight_NRB: Tensor, finite_NR: Tensor) -> tuple[Tensor, Tensor]:
+    """Networks (NR) whose loss and gradient are finite, and those of them that take a step.
 
-    A network whose loss or gradient is not finite sits out, as if the batch had not been.
+    The others sit out, as if the batch had not been.
     """
-    stack = training.stack
-    gradients = stack.gradients(loss_NRB, weight_NRB)
     # where, not a product: 0 · nan is nan, and a sample that nobody picked must not spoil the loss
-    loss_NR = torch.where(weight_NRB > 0, loss_NRB.detach(), 0).sum(-1)
-    sound_NR = loss_NR.isfinite() & stack.are_finite(gradients)
-    live_NR = sound_NR if phase.rescue else sound_NR & weight_NRB.any(-1)
-    training.optimiser.step(gradients, live_NR, training.now)
-    stack.settle_statistics(sound_NR)
-    return sound_NR
+    loss_NR = torch.where(weight_NRB > 0, loss_NRB, 0).sum(-1)
+    sound_NR = loss_NR.isfinite() & finite_NR
+    return sound_NR, sound_NR if phase.rescue else sound_NR & (weight_NRB > 0).any(-1)
 
 
 @dataclass(frozen=True)
@@ -141,23 +140,24 @@ def fit(
     """
     view = view or (half_views if method.views else same_view)
     phases = method.phases(plan)
-    training = start(problem, method.networks, plan, build, engine, view)
-    for position, phase in enumerate(phases):
-        if phase.corrected_by:
-            known = phase.corrected_by == "known"
-            matrix_RCC = problem.matrix_RCC if known else estimated_transition(training)
-            assert matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
-            matrix_RCC = matrix_RCC.to(training.stack.theta_NRP)
-            phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC))
-            training = start(problem, method.networks, plan, build, engine, view, generation=position)
-        preliminary = any(later.corrected_by for later in phases[position + 1 :])
-        mini_batch = partial(learn, training, phase)
-        if engine.captured:
-            mini_batch = Captured(mini_batch)
-        for epoch in phase.epochs:
-            train_epoch(training, epoch, mini_batch)
-            on_epoch(Epoch(epoch, measure(training, phase, epoch), preliminary, training))
-    return training
+    with put_away(problem.x_M, problem.x_test):
+        training = start(problem, method.networks, plan, build, engine, view)
+        for position, phase in enumerate(phases):
+            if phase.corrected_by:
+                known = phase.corrected_by == "known"
+                matrix_RCC = problem.matrix_RCC if known else estimated_transition(training)
+                assert matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
+                matrix_RCC = matrix_RCC.to(training.stack.theta_NRP)
+                phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC))
+                training = start(problem, method.networks, plan, build, engine, view, generation=position)
+            preliminary = any(later.corrected_by for later in phases[position + 1 :])
+            mini_batch = partial(learn, training, phase, engine.fused)
+            if engine.captured:
+                mini_batch = Captured(mini_batch)
+            for epoch in phase.epochs:
+                train_epoch(training, epoch, mini_batch)
+                on_epoch(Epoch(epoch, measure(training, phase, epoch), preliminary, training))
+        return training
 
 
 def start(
@@ -179,8 +179,11 @@ def start(
         batched=engine.batched,
         generation=generation,
     )
-    batches = Batches(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment)
-    optimiser = MaskedOptimiser(stack, plan) if device.type == "cuda" else TorchOptimiser(stack, plan)
+    batches = batches_of(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment)
+    if device.type == "cuda":
+        optimiser = MaskedOptimiser(stack, plan, engine.fused)
+    else:
+        optimiser = TorchOptimiser(stack, plan)
     now = Now(plan, problem.noise_rates, device)
     diary = Diary((batches.per_epoch, *stack.shape, batches.size), dtype, device)
     return Training(stack, optimiser, batches, view, plan, problem, now, diary)
@@ -192,9 +195,7 @@ def measure(training: Training, phase: Phase, epoch: int) -> list[dict]:
     n_test = len(problem.y_test)
     if plan.fidelity.whole_test_batches and n_test > plan.batch_size:
         n_test -= n_test % plan.batch_size
-    scores = evaluate(
-        training.stack, problem.x_test[:n_test], problem.y_test[:n_test], training.view, problem.augment
-    )
+    scores = evaluate(training.stack, problem.x_test, problem.y_test[:n_test], training.view, problem.augment)
     clean_SRB = training.batches.as_dealt(problem.clean_RM)
     counts = count(training.diary, phase.rule, clean_SRB, training.now.keep_R1, not plan.fidelity.floor)
     if phase.own_labels:  # what is learnt are no given labels, so their precision says nothing
@@ -220,6 +221,6 @@ def posteriors(training: Training) -> Tensor:
     with stack.evaluating():
         pieces = [
             stack(training.view(evaluation_input(x_B, stack.theta_NRP.dtype, problem.augment, runs), networks))
-            for x_B in problem.x_M.split(samples_at_once(problem.x_M, stack))
+            for x_B in chunks(problem.x_M, len(problem.x_M), samples_at_once(problem.x_M, stack))
         ]
     return torch.cat(pieces, -2).softmax(-1)

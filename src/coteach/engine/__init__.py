@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from coteach.engine.steps import Fused, as_it_is, compiled
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -13,13 +15,20 @@ class Engine:
     ----------
     batched : bool, optional
         All networks in one batched call, or one after the other; by the kind of network unless given.
+    compiled : bool
+        The many small kernels of a step fused into a few by torch.compile, which takes half a minute.
     captured : bool
         Each phase's step as a CUDA graph, so that the host only says "again".
     """
 
     dtype: torch.dtype = torch.float32
     batched: bool | None = None
+    compiled: bool = False
     captured: bool = False
+
+    @property
+    def fused(self) -> Fused:
+        return compiled if self.compiled else as_it_is
 
 
 PLAINLY = Engine()

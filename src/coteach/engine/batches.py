@@ -38,24 +38,31 @@ class Batches:
 
     def deal(self, epoch: int) -> Iterator[int]:
         """The steps of an epoch, each run's samples in a new order: step 2 of Algorithm 1."""
+        self.shuffle(epoch)
+        yield from range(self.per_epoch)
+
+    def shuffle(self, epoch: int) -> None:
         order_RM = draws.permutation(self._keys("shuffle", epoch), len(self.x_M))
         order_RM = order_RM[:, : self.per_epoch * self.size]
         self.order_SRB.copy_(order_RM.unflatten(1, (self.per_epoch, self.size)).transpose(0, 1))
         if self.augment:
             steps = [draws.keys(self.seeds, "augment", epoch, step) for step in range(self.per_epoch)]
             self.key_SR1.copy_(torch.stack(steps))
-        yield from range(self.per_epoch)
 
     def take(self, step_1: Tensor) -> tuple[Tensor, Tensor]:
         """x_RB… as the networks take it, and y_RB: step 3 of Algorithm 1."""
         index_RB = self.order_SRB.index_select(0, step_1)[0]
-        # index_select copies whole rows; x_M[index_RB] goes number by number, ten times slower on a CPU
-        x_RB = self.x_M.index_select(0, index_RB.flatten()).unflatten(0, index_RB.shape)
+        x_RB = self.stored(index_RB)
         if self.augment:
             key_R1 = self.key_SR1.index_select(0, step_1)[0]
             u = draws.uniform(key_R1, self.size * self.augment.numbers)
             x_RB = self.augment.train(x_RB, u.view(*index_RB.shape, self.augment.numbers))
         return as_input(x_RB, self.dtype), self.y_RM.gather(1, index_RB)
+
+    def stored(self, index_RB: Tensor) -> Tensor:
+        """x_RB… as it lies in the data set."""
+        # index_select copies whole rows; x_M[index_RB] goes number by number, ten times slower on a CPU
+        return self.x_M.index_select(0, index_RB.flatten()).unflatten(0, index_RB.shape)
 
     def as_dealt(self, of_RM: Tensor) -> Tensor:
         """What belongs to each sample, in the order in which the samples were last dealt (SRB)."""

@@ -7,6 +7,8 @@ S steps, N networks, R runs, B samples of a batch.
 import torch
 from torch import Tensor
 
+from coteach.rules import Batch
+
 
 class Diary:
     """One entry a step."""
@@ -21,17 +23,9 @@ class Diary:
         self.learnt_SNRB = empty(torch.bool)  # what weighed in the network's loss
         self.sound_SNR = empty(torch.bool, 3)  # its loss and gradient were finite
 
-    def write(
-        self,
-        step_1: Tensor,
-        loss_NRB: Tensor,
-        prediction_NRB: Tensor,
-        among_NRB: Tensor,
-        learnt_NRB: Tensor,
-        sound_NR: Tensor,
-    ) -> None:
-        self.loss_SNRB.index_copy_(0, step_1, loss_NRB[None])
-        self.prediction_SNRB.index_copy_(0, step_1, prediction_NRB[None].int())
+    def write(self, step_1: Tensor, seen: Batch, among_NRB: Tensor, learnt_NRB: Tensor, sound_NR: Tensor) -> None:
+        self.loss_SNRB.index_copy_(0, step_1, seen.loss_NRB[None])
+        self.prediction_SNRB.index_copy_(0, step_1, seen.prediction_NRB[None].int())
         self.among_SNRB.index_copy_(0, step_1, among_NRB[None])
         self.learnt_SNRB.index_copy_(0, step_1, learnt_NRB[None])
         self.sound_SNR.index_copy_(0, step_1, sound_NR[None])

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from coteach.engine.now import Now
+from coteach.engine.steps import Fused, as_it_is
 from coteach.networks.stack import Stack
 from coteach.plan import Plan
 
@@ -53,33 +54,47 @@ class TorchOptimiser:
 class MaskedOptimiser:
     """The same on theta_NRP as one tensor; all that changes is a tensor, so nothing waits for the device."""
 
-    def __init__(self, stack: Stack, plan: Plan):
+    def __init__(self, stack: Stack, plan: Plan, fused: Fused = as_it_is):
         self.stack, self.plan = stack, plan
-        self.theta_NRP = stack.theta_NRP.detach()
+        self.theta_NRP = stack.theta_NRP
         self.mean_NRP = torch.zeros_like(self.theta_NRP)  # Adam's first moment, SGD's momentum
-        self.square_NRP = torch.zeros_like(self.theta_NRP if plan.optimizer == "adam" else self.theta_NRP[:0])
+        self.square_NRP = torch.zeros_like(self.theta_NRP) if plan.optimizer == "adam" else None
         self.steps_NR1 = torch.zeros(*stack.shape, 1, dtype=torch.float64, device=self.theta_NRP.device)
+        # apart, or the powers below would be computed once for every parameter
+        self.pace, self.move = fused(self._pace), fused(self._adam if plan.optimizer == "adam" else self._sgd)
 
+    @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
-        live_NR1 = live_NR[..., None]
-        # where, not a product: what sits out may well be nan
-        gradient_NRP = torch.where(live_NR1, self.stack.flat(gradients), 0)
-        if self.plan.weight_decay:
-            gradient_NRP = gradient_NRP + self.plan.weight_decay * self.theta_NRP
-        move = self.adam if self.plan.optimizer == "adam" else self.sgd
-        move(gradient_NRP, live_NR1, now)
+        self.move(gradients, live_NR[..., None], *self.pace(live_NR[..., None], now))
 
-    def adam(self, gradient_NRP: Tensor, live_NR1: Tensor, now: Now) -> None:
-        live_NR1, dtype = live_NR1.double(), self.theta_NRP.dtype
+    def _pace(self, live_NR1: Tensor, now: Now) -> tuple[Tensor, ...]:
+        """Adam's rates of moving its two means and the weights, and its scale; 0 for those who sit out."""
+        live_NR1 = live_NR1.double()
         self.steps_NR1 += live_NR1
         taken_NR1 = self.steps_NR1.clamp(min=1)  # the row of a network that never moved must stay finite
-        scale_NR1 = (1 - BETA2**taken_NR1).sqrt().to(dtype)
-        lr_NR1 = (live_NR1 * now.lr / (1 - now.beta1**taken_NR1)).to(dtype)
-        self.mean_NRP.lerp_(gradient_NRP, (live_NR1 * (1 - now.beta1)).to(dtype))
-        self.square_NRP.lerp_(gradient_NRP.square(), (live_NR1 * (1 - BETA2)).to(dtype))
-        self.theta_NRP -= lr_NR1 * self.mean_NRP / (self.square_NRP.sqrt() / scale_NR1 + EPSILON)
+        bias_NR1 = 1 - now.beta1**taken_NR1 if self.square_NRP is not None else 1
+        rates = (
+            live_NR1 * (1 - now.beta1),
+            live_NR1 * (1 - BETA2),
+            live_NR1 * now.lr / bias_NR1,
+            (1 - BETA2**taken_NR1).sqrt(),
+        )
+        return tuple(rate.to(self.theta_NRP.dtype) for rate in rates)
 
-    def sgd(self, gradient_NRP: Tensor, live_NR1: Tensor, now: Now) -> None:
-        moved_NRP = self.plan.momentum * self.mean_NRP + gradient_NRP
+    def _gradient(self, gradients: Sequence[Tensor], live_NR1: Tensor) -> Tensor:
+        # where, not a product: what sits out may well be nan
+        gradient_NRP = torch.where(live_NR1, self.stack.flat(gradients), 0)
+        return gradient_NRP + self.plan.weight_decay * self.theta_NRP if self.plan.weight_decay else gradient_NRP
+
+    def _adam(self, gradients: Sequence[Tensor], live_NR1: Tensor, *rates_NR1: Tensor) -> None:
+        assert self.square_NRP is not None
+        to_mean, to_square, lr, scale = rates_NR1
+        gradient_NRP = self._gradient(gradients, live_NR1)
+        self.mean_NRP.lerp_(gradient_NRP, to_mean)
+        self.square_NRP.lerp_(gradient_NRP.square(), to_square)
+        self.theta_NRP -= lr * self.mean_NRP / (self.square_NRP.sqrt() / scale + EPSILON)
+
+    def _sgd(self, gradients: Sequence[Tensor], live_NR1: Tensor, *rates_NR1: Tensor) -> None:
+        moved_NRP = self.plan.momentum * self.mean_NRP + self._gradient(gradients, live_NR1)
         self.mean_NRP.copy_(torch.where(live_NR1, moved_NRP, self.mean_NRP))
-        self.theta_NRP -= (live_NR1.double() * now.lr).to(self.theta_NRP.dtype) * self.mean_NRP
+        self.theta_NRP -= rates_NR1[2] * self.mean_NRP

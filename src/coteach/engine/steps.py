@@ -1,10 +1,21 @@
-"""How a step is run over and over: as it is, or captured once as a CUDA graph and replayed."""
+"""How a step is run over and over: its parts as they are or compiled, the whole captured as a CUDA graph or not."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 Step = Callable[[], None]
+Fused = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def as_it_is(part: Callable[..., Any]) -> Callable[..., Any]:
+    return part
+
+
+def compiled(part: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of a step with its many small kernels fused into a few."""
+    return torch.compile(part, dynamic=False)
 
 
 class Captured:

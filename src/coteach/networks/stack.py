@@ -60,7 +60,7 @@ class Stack:
         self.shared = {name: b for name, b in first.named_buffers() if name in shared}
         self.theta_NRP = torch.stack([_flat(m) for m in modules]).unflatten(0, self.shape)
         self.buffers = {
-            name: torch.stack([_fixed(m)[name] for m in modules]).unflatten(0, self.shape)
+            name: torch.stack([_fixed(m)[name] for m in modules]).unflatten(0, self.shape).clone()
             for name in _fixed(first)
             if name not in shared
         }
@@ -100,9 +100,9 @@ class Stack:
 
     def flat(self, of_leaves: Sequence[Tensor]) -> Tensor:
         """Leaves or their gradients laid out as theta_NRP."""
-        return (
-            of_leaves[0] if self.batched else torch.cat([g.flatten() for g in of_leaves]).view_as(self.theta_NRP)
-        )
+        if self.batched:
+            return of_leaves[0]
+        return torch.cat([tensor.flatten() for tensor in of_leaves]).view(*self.shape, -1)
 
     def are_finite(self, gradients: Sequence[Tensor]) -> Tensor:
         """Whether all of each network's gradient is finite (NR), by its sum: the fastest look at every number."""
@@ -145,8 +145,11 @@ class Stack:
         for i, module in enumerate(modules):
             n, r = divmod(i, self.shape[1])
             views = self._split(self.theta_NRP[n, r]) | {k: b[n, r] for k, b in self.buffers.items()} | self.shared
-            for name, value in _tensors(module).items():
-                value.data = views[name]
+            for name, parameter in module.named_parameters():
+                parameter.data = views[name]
+            for name, _ in list(module.named_buffers()):
+                owner, _, attribute = name.rpartition(".")
+                setattr(module.get_submodule(owner), attribute, views[name])
 
     def _one(self, params: dict[str, Tensor], buffers: dict[str, Tensor], x_B: Tensor) -> Tensor:
         return functional_call(self.modules[0], params | buffers | self.shared, (x_B,))
