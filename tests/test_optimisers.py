@@ -42,8 +42,9 @@ def stack_of(theta_NRP: Tensor, batched: bool) -> Stack:
     return stack
 
 
-def as_leaves(stack: Stack, of_NRP: Tensor) -> list[Tensor]:
-    if stack.batched:
+def as_given(kind: type, stack: Stack, of_NRP: Tensor) -> list[Tensor]:
+    """As one tensor, or a tensor for each leaf of a loop."""
+    if stack.batched or kind is MaskedOptimiser:
         return [of_NRP]
     return [piece for row_P in of_NRP.flatten(0, 1) for piece in (row_P[: P - 1].view(1, -1), row_P[P - 1 :])]
 
@@ -92,7 +93,7 @@ def test_optimiser_is_torchs_for_every_network(plan, liveness, kind, batched):
     for step in range(STEPS):
         sat_out = ~live_SNR[step][..., None]
         spoilt = gradient_SNRP[step].masked_fill(sat_out, torch.nan)  # what sits out may well be undefined
-        optimiser.step(as_leaves(stack, spoilt), live_SNR[step], at(learning_rate(step), beta1(step)))
+        optimiser.step(as_given(kind, stack, spoilt), live_SNR[step], at(learning_rate(step), beta1(step)))
     for n in range(N):
         for r in range(R):
             expected = plain(plan, start_NRP[n, r], gradient_SNRP[:, n, r], live_SNR[:, n, r])

@@ -242,7 +242,7 @@ def test_documents_are_pooled_as_their_network_would(tmp_path, network, pooling)
     stored = as_stored(tokens, experiment(tmp_path, network=network), posts, "cpu")
     assert torch.equal(stored, pool(tokens, vectors, pooling))
     result = run(experiment(tmp_path, network=network, epochs=1, batch_size=50), posts, say=silent)
-    torch.testing.assert_close(result.stack.network(0, 0)(stored), result.stack.network(0, 0)(tokens))
+    torch.testing.assert_close(result.network()(stored), result.network()(tokens))
 
 
 def test_the_public_names_are_there():

@@ -38,7 +38,8 @@ def moved(stack: Stack, steps: int = 3) -> tuple[Tensor, Tensor]:
     for step in range(steps):
         logits = stack(inputs(step))
         loss_NRB = (logits.square() * torch.arange(1, C + 1)).sum(-1)
-        gradient = stack.flat(stack.gradients(loss_NRB, torch.ones_like(loss_NRB)))
+        rows = stack.by_network(stack.gradients(loss_NRB, torch.ones_like(loss_NRB)))
+        gradient = torch.cat([g.flatten() for row in rows for g in row]).view_as(stack.theta_NRP)
         stack.theta_NRP.data -= 0.01 * gradient
     return logits.detach(), gradient
 

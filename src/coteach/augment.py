@@ -39,9 +39,12 @@ def normalise(x_RBCHW: Tensor, mean: Sequence[float], std: Sequence[float]) -> T
             f"images of {x_RBCHW.shape[-3]} channels need as many means and standard deviations, "
             f"but there are {len(mean)} and {len(std)}: give one of each per channel."
         )
-    mean_C11 = x_RBCHW.new_tensor(mean)[:, None, None]
-    std_C11 = x_RBCHW.new_tensor(std)[:, None, None]
-    return (x_RBCHW - mean_C11) / std_C11
+    return (x_RBCHW - _per_channel(mean, x_RBCHW)) / _per_channel(std, x_RBCHW)
+
+
+def _per_channel(values: Sequence[float], x_RBCHW: Tensor) -> Tensor:
+    # filled in on the device: a copy from the host, as new_tensor makes, cannot be captured in a CUDA graph
+    return torch.stack([x_RBCHW.new_full((1, 1), value) for value in values])
 
 
 def center_crop(x_RBCHW: Tensor, size: int = 56) -> Tensor:

@@ -1,4 +1,4 @@
-"""The command line: `coteach run`, `coteach demo`, `coteach data`.
+"""The command line: `coteach run`, `coteach demo`, `coteach data`, `coteach bench`.
 
 Nothing heavy is imported before a command is known, so that `--help` answers at once.
 """
@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from coteach.bench.request import Bench
 from coteach.runs.experiment import Experiment, flag
 
 
@@ -42,6 +43,7 @@ Command = (
     Annotated[Experiment, tyro.conf.subcommand("run", description="Train one method on one noisy data set.")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
 
@@ -75,7 +77,7 @@ def note(message: Warning | str, *where: Any, **more: Any) -> None:
     print(f"note: {message}", file=sys.stderr)
 
 
-def carry_out(command: Experiment | Demo | Data) -> None:
+def carry_out(command: Experiment | Demo | Data | Bench) -> None:
     if isinstance(command, Experiment):
         command.check()  # before torch is loaded
         from coteach.report.terminal import run_command
@@ -85,6 +87,11 @@ def carry_out(command: Experiment | Demo | Data) -> None:
         from coteach.report.demo import demo_command
 
         demo_command(command.seeds, command.epochs, command.out)
+    elif isinstance(command, Bench):
+        command.check()
+        from coteach.report.bench import bench_command
+
+        bench_command(command)
     else:
         from coteach.report.terminal import data_command
 

@@ -19,6 +19,7 @@ EVENTS = {
     "nothing_kept": "batches whose share to keep came to no sample, so that all candidates were taken",
     "non_finite_loss": "batches with a loss or gradient that is not finite, which a network sat out: lower --lr",
     "one_class": "networks that predict one class for the whole test set: if it lasts, give a longer --warmup",
+    "out_of_memory": "times that the runs did not fit into memory together and fewer were trained at a time",
     "consensus": "epochs in which the networks agreed throughout, so that two are no better than one",
 }
 
@@ -112,9 +113,10 @@ def evaluate(
 
 
 def samples_at_once(x_M: Tensor | Stream, stack: Stack) -> int:
-    """As many as fill a device without filling its memory: layers may be thirty times as wide as their input."""
-    numbers = 2**25 if stack.theta_NRP.is_cuda else 2**21
-    copies = stack.theta_NRP.shape[:2].numel() if stack.batched else 1
+    """As many as keep a device busy without filling it: layers may be thirty times as wide as their input."""
+    device = stack.theta_NRP.device
+    numbers = torch.cuda.get_device_properties(device).total_memory // 512 if device.type == "cuda" else 2**21
+    copies = stack.shape[0] * stack.shape[1] if stack.batched else 1
     return max(64, numbers // (x_M.shape[1:].numel() * copies))
 
 

@@ -43,6 +43,18 @@ class Problem:
     matrix_RCC: Tensor | None = None  # the true Q, for the one method that is told
     augment: Augment | None = None
 
+    def part(self, group: range) -> "Problem":
+        """The same for some of its runs."""
+        some = slice(group.start, group.stop)
+        return replace(
+            self,
+            y_RM=self.y_RM[some],
+            noise_rates=self.noise_rates[some],
+            seeds=self.seeds[some],
+            clean_RM=self.clean_RM[some],
+            matrix_RCC=None if self.matrix_RCC is None else self.matrix_RCC[some],
+        )
+
 
 @dataclass(frozen=True)
 class Training:
@@ -69,7 +81,7 @@ def learn(training: Training, phase: Phase, fused: Fused = as_it_is) -> None:
     """Steps 3 to 8 on the next mini-batch. No shape depends on the data, so this can be captured as a graph."""
     stack, now = training.stack, training.now
     x_RB, y_RB = fused(training.batches.take)(now.step_1)  # step 3
-    logits_NRBC = fused(stack)(training.view(x_RB, stack.shape[0]))
+    logits_NRBC = stack(training.view(x_RB, stack.shape[0]))
     loss_NRB, seen, among_NRB, weight_NRB = fused(choose)(phase, logits_NRBC, y_RB, now)  # steps 4 to 6
     gradients = stack.gradients(loss_NRB, weight_NRB)
     sound_NR, live_NR = fused(soundness)(phase, seen.loss_NRB, weight_NRB, stack.are_finite(gradients))
@@ -177,7 +189,9 @@ def start(
         device=device,
         dtype=dtype,
         batched=engine.batched,
+        precision=engine.precision,
         generation=generation,
+        fused=engine.fused,
     )
     batches = batches_of(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment)
     if device.type == "cuda":

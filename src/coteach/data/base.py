@@ -10,6 +10,8 @@ from torch import Tensor
 
 from coteach.checks import check_labels, check_same_length
 from coteach.data import DATASETS
+from coteach.data.features import check_finite, numbers, stored
+from coteach.data.samples import Items, Samples
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class Dataset:
 
     Attributes
     ----------
-    x_train, x_test : Tensor of shape (M, ...), (M', ...)
+    x_train, x_test : Tensor of shape (M, ...), (M', ...), or Samples that are read when they are needed
         uint8 images (M, channels, height, width), float32 features (M, F), or int32 token ids (M, L),
         where 0 is padding and any other id a row of `vectors`.
     y_train, y_test : int64 Tensor of shape (M,), (M',)
@@ -34,9 +36,9 @@ class Dataset:
     """
 
     name: str
-    x_train: Tensor
+    x_train: Tensor | Samples
     y_train: Tensor
-    x_test: Tensor
+    x_test: Tensor | Samples
     y_test: Tensor
     class_names: tuple[str, ...]
     superclass: Tensor | None = None
@@ -47,6 +49,15 @@ class Dataset:
     @property
     def n_classes(self) -> int:
         return len(self.class_names)
+
+    def tensors(self, what: str) -> tuple[Tensor, Tensor]:
+        """x_train and x_test as a whole; `what` needs them so."""
+        if isinstance(self.x_train, Samples) or isinstance(self.x_test, Samples):
+            raise ValueError(
+                f"{what} needs all samples at once, but these are read as they are needed: "
+                "make the data set with Dataset.from_arrays."
+            )
+        return self.x_train, self.x_test
 
     @classmethod
     def from_arrays(
@@ -69,8 +80,54 @@ class Dataset:
         class_names : sequence of C strings, optional
             Without it C is the highest label plus one.
         """
-        if name in DATASETS:
-            raise ValueError(f"{name!r} is the name of a known data set: give your own another name.")
+        _refuse_known(name)
+        return cls._checked(name, _own_copy(x, ""), y, _own_copy(x_test, "test "), y_test, class_names)
+
+    @classmethod
+    def from_samples(
+        cls,
+        train: Any,
+        test: Any,
+        *,
+        y: Any = None,
+        y_test: Any = None,
+        name: str = "own",
+        class_names: Sequence[str] | None = None,
+    ) -> "Dataset":
+        """Make a data set of samples that stay where they are and are read, ahead, whenever they are needed.
+
+        For what does not fit into memory, or is different at every reading. What fits is trained on faster after
+        `from_arrays`.
+
+        Parameters
+        ----------
+        train, test : map-style data set
+            Anything with a length and an index: a torch or torchvision data set, a memory map, a list.
+            `train[i]` is a sample, or a tuple that begins with a sample and its label. A sample is an array or
+            tensor of features or of (channels, height, width), or a PIL image; all have one shape. 8-bit images
+            stay as they are; every other number becomes float32.
+        y, y_test : int array of shape (M,), optional
+            Classes from 0 to C-1. Without them every sample is read once, only for its label: torchvision's data
+            sets have them at hand, as `train.targets`.
+        class_names : sequence of C strings, optional
+            Without it C is the highest label plus one.
+        """
+        _refuse_known(name)
+        samples, test_samples = Items(train), Items(test, "test ")
+        y = samples.labels() if y is None else y
+        y_test = test_samples.labels() if y_test is None else y_test
+        return cls._checked(name, samples, y, test_samples, y_test, class_names)
+
+    @classmethod
+    def _checked(
+        cls,
+        name: str,
+        x: Tensor | Samples,
+        y: Any,
+        x_test: Tensor | Samples,
+        y_test: Any,
+        class_names: Sequence[str] | None,
+    ) -> "Dataset":
         class_names = None if class_names is None else tuple(class_names)
         n_classes = None if class_names is None else len(class_names)
         labels, test_labels = check_labels(y, n_classes), check_labels(y_test, n_classes)
@@ -78,15 +135,14 @@ class Dataset:
             raise ValueError(
                 f"all training labels are {labels[0]}: a classifier needs samples of at least two classes."
             )
-        features, test_features = _check_features(x, ""), _check_features(x_test, "test ")
-        check_same_length(features, labels)
-        check_same_length(test_features, test_labels, "test ")
-        if features.shape[1:] != test_features.shape[1:]:
+        check_same_length(x, labels)
+        check_same_length(x_test, test_labels, "test ")
+        if x.shape[1:] != x_test.shape[1:]:
             raise ValueError(
-                f"training samples have shape {tuple(features.shape[1:])}, test samples "
-                f"{tuple(test_features.shape[1:])}: give both the same features."
+                f"training samples have shape {tuple(x.shape[1:])}, test samples "
+                f"{tuple(x_test.shape[1:])}: give both the same features."
             )
-        if features.dtype != test_features.dtype:
+        if x.dtype != x_test.dtype:
             raise ValueError(
                 "training and test samples must both be 8-bit images or neither: "
                 "only 8-bit images are divided by 255."
@@ -98,59 +154,17 @@ class Dataset:
                 "number the classes from 0, for instance with sklearn.preprocessing.LabelEncoder."
             )
         if class_names is None:
-            class_names = [str(c) for c in range(1 + highest)]
-        return cls(
-            name,
-            features,
-            torch.from_numpy(labels),
-            test_features,
-            torch.from_numpy(test_labels),
-            tuple(class_names),
-        )
+            class_names = tuple(str(c) for c in range(1 + highest))
+        return cls(name, x, torch.from_numpy(labels), x_test, torch.from_numpy(test_labels), class_names)
 
 
-def _check_features(x: Any, what: str) -> Tensor:
-    """Return a contiguous copy: uint8 images as they are, all else as finite float32."""
-    if hasattr(x, "todense") or (isinstance(x, Tensor) and x.layout != torch.strided):
-        raise ValueError(f"the {what}features are sparse: make them dense first, with .toarray() or .to_dense().")
-    if isinstance(x, np.ma.MaskedArray) and x.mask.any():
-        raise ValueError(f"the {what}features are masked: fill in what is missing, or drop those samples.")
-    try:
-        tensor = x.detach().cpu() if isinstance(x, Tensor) else torch.tensor(_native(np.asarray(x)))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"the {what}features are not an array of numbers: encode text and categories as numbers first."
-        ) from error
-    if tensor.ndim < 2:
-        raise ValueError(
-            f"the {what}features have shape {tuple(tensor.shape)} but must have one row per sample: "
-            "reshape them to (samples, features)."
-        )
-    if tensor.numel() == 0:
-        raise ValueError(f"the {what}features are empty: hand in at least one sample with one feature.")
-    if tensor.dtype == torch.uint8 and tensor.ndim == 3:
-        tensor = tensor[:, None]  # grey images without an axis for their one channel
-    if tensor.dtype == torch.uint8 and tensor.ndim == 4:
-        if tensor.shape[3] in (1, 3, 4) and tensor.shape[1] not in (1, 3, 4):
-            raise ValueError(
-                f"the {what}images have shape {tuple(tensor.shape[1:])}, their channels last: "
-                "move them first, with x.transpose(0, 3, 1, 2)."
-            )
-        return tensor.clone(memory_format=torch.contiguous_format)
-    if tensor.is_complex():
-        raise ValueError(f"the {what}features are complex numbers: give their real and imaginary parts.")
-    tensor = tensor.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
-    finite = torch.isfinite(tensor).flatten(1).all(1)
-    if not finite.all():
-        raise ValueError(
-            f"{what}sample {int(finite.int().argmin())} has a feature that is missing, infinite or beyond "
-            "float32: fill it in or drop the sample."
-        )
-    return tensor
+def _refuse_known(name: str) -> None:
+    if name in DATASETS:
+        raise ValueError(f"{name!r} is the name of a known data set: give your own another name.")
 
 
-def _native(array: np.ndarray) -> np.ndarray:
-    """As torch takes it: this machine's byte order, at most 64 bits, no negative strides."""
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        array = array.astype(np.float64)
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+def _own_copy(x: Any, what: str) -> Tensor:
+    whose = f"the {what}features"
+    features = stored(numbers(x, whose), whose)
+    check_finite(features, what)
+    return features.clone(memory_format=torch.contiguous_format)

@@ -61,7 +61,8 @@ def load_openset_imagenet32(
 def _as_paper_does(name: str, inside: Dataset, outside_images: np.ndarray, rate: float, seed: int) -> Dataset:
     from coteach.noise import replace_images
 
-    images, replaced = replace_images(inside.x_train.numpy(), outside_images, inside.y_train.numpy(), rate, seed)
+    x_train, _ = inside.tensors("an open set")
+    images, replaced = replace_images(x_train.numpy(), outside_images, inside.y_train.numpy(), rate, seed)
     return replace(inside, name=name, x_train=torch.from_numpy(images), outside=torch.from_numpy(replaced))
 
 
@@ -71,7 +72,7 @@ def _as_inventors_do(inside: Dataset, outside_images: np.ndarray, rate: float, s
     if not 0 < n_outside <= min(n - 1, len(outside_images)):
         raise ValueError(f"a share of {rate} outside images cannot be had: choose one above 0 and below 1.")
     chosen = np.random.RandomState(seed).choice(len(outside_images), n_outside, replace=False)
-    x, y = inside.x_train.clone(), inside.y_train.clone()
+    x, y = inside.tensors("an open set")[0].clone(), inside.y_train.clone()
     x[n - n_outside :] = torch.from_numpy(outside_images[chosen])
     y[n - n_outside :] = torch.arange(n_outside) * inside.n_classes // n_outside
     return replace(inside, name="openset-cifar100", x_train=x, y_train=y, outside=torch.arange(n) >= n - n_outside)

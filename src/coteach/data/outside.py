@@ -44,14 +44,16 @@ N_BATCHES = 10
 
 def all_of_cifar100(data_dir: str | os.PathLike | None) -> np.ndarray:
     """The training images of CIFAR-100, in the order of the file."""
-    return load_cifar100(data_dir).x_train.numpy()
+    x_train, _ = load_cifar100(data_dir).tensors("an open set")
+    return x_train.numpy()
 
 
 def cifar100(data_dir: str | os.PathLike | None) -> np.ndarray:
     """The training images of CIFAR-100 without the classes that are kinds of CIFAR-10's."""
     data = load_cifar100(data_dir)
     overlap = [data.class_names.index(name) for name in OVERLAP_CIFAR100]
-    return data.x_train.numpy()[~np.isin(data.y_train.numpy(), overlap)]
+    x_train, _ = data.tensors("an open set")
+    return x_train.numpy()[~np.isin(data.y_train.numpy(), overlap)]
 
 
 def svhn(data_dir: str | os.PathLike | None) -> np.ndarray:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from coteach.engine.precision import Precision
 from coteach.engine.steps import Fused, as_it_is, compiled
 
 
@@ -23,6 +24,7 @@ class Engine:
 
     dtype: torch.dtype = torch.float32
     batched: bool | None = None
+    precision: Precision = Precision.FLOAT32
     compiled: bool = False
     captured: bool = False
 

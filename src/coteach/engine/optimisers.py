@@ -55,7 +55,7 @@ class MaskedOptimiser:
     """The same on theta_NRP as one tensor; all that changes is a tensor, so nothing waits for the device."""
 
     def __init__(self, stack: Stack, plan: Plan, fused: Fused = as_it_is):
-        self.stack, self.plan = stack, plan
+        self.plan = plan
         self.theta_NRP = stack.theta_NRP
         self.mean_NRP = torch.zeros_like(self.theta_NRP)  # Adam's first moment, SGD's momentum
         self.square_NRP = torch.zeros_like(self.theta_NRP) if plan.optimizer == "adam" else None
@@ -83,7 +83,7 @@ class MaskedOptimiser:
 
     def _gradient(self, gradients: Sequence[Tensor], live_NR1: Tensor) -> Tensor:
         # where, not a product: what sits out may well be nan
-        gradient_NRP = torch.where(live_NR1, self.stack.flat(gradients), 0)
+        gradient_NRP = torch.where(live_NR1, gradients[0], 0)
         return gradient_NRP + self.plan.weight_decay * self.theta_NRP if self.plan.weight_decay else gradient_NRP
 
     def _adam(self, gradients: Sequence[Tensor], live_NR1: Tensor, *rates_NR1: Tensor) -> None:

@@ -1,12 +1,15 @@
-"""How a step is run over and over: its parts as they are or compiled, the whole captured as a CUDA graph or not."""
+"""How a step is run over and over: its parts as they are or compiled, the whole in a CUDA graph or not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 Step = Callable[[], None]
 Fused = Callable[[Callable[..., Any]], Callable[..., Any]]
+SIDE_STREAMS = 8
 
 
 def as_it_is(part: Callable[..., Any]) -> Callable[..., Any]:
@@ -16,6 +19,27 @@ def as_it_is(part: Callable[..., Any]) -> Callable[..., Any]:
 def compiled(part: Callable[..., Any]) -> Callable[..., Any]:
     """A part of a step with its many small kernels fused into a few."""
     return torch.compile(part, dynamic=False)
+
+
+def side_by_side(calls: Sequence[Callable[[Tensor], Tensor]], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Each call on its input; on a GPU on streams of their own, where small kernels fill the gaps of others."""
+    if not inputs[0].is_cuda or len(calls) == 1:
+        return [call(x) for call, x in zip(calls, inputs, strict=True)]
+    main = torch.cuda.current_stream()
+    outputs = []
+    for i, (call, x) in enumerate(zip(calls, inputs, strict=True)):
+        stream = side_stream(i % SIDE_STREAMS, x.device)
+        stream.wait_stream(main)
+        with torch.cuda.stream(stream):
+            outputs.append(call(x))
+    for i in range(min(len(calls), SIDE_STREAMS)):
+        main.wait_stream(side_stream(i, inputs[0].device))
+    return outputs
+
+
+@cache
+def side_stream(i: int, device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 class Captured:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from coteach import draws
+from coteach.engine.precision import Precision
+from coteach.engine.steps import Fused, as_it_is, side_by_side
 
 # Modules that a batched matrix product or an element-wise kernel serves at full speed. A stacked convolution
 # becomes a grouped one, which is slower than a loop on a CPU; an LSTM cannot be stacked at all.
@@ -32,8 +34,12 @@ class Stack:
         N, the networks of each run.
     batched : bool, optional
         One vmapped call instead of a loop; chosen by the kind of its modules unless given.
+    precision : Precision
+        Of the forward pass; parameters stay in `dtype`.
     generation : int
         Another number gives other initial weights from the same seeds (F-correction's second training).
+    fused : callable
+        Compiles the forward pass of a training step, or leaves it as it is.
     """
 
     def __init__(
@@ -45,7 +51,9 @@ class Stack:
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         batched: bool | None = None,
+        precision: Precision = Precision.FLOAT32,
         generation: int = 0,
+        fused: Fused = as_it_is,
     ):
         modules = [
             _initialised(build, seed, n, generation).to(device=device, dtype=dtype)
@@ -65,9 +73,11 @@ class Stack:
             if name not in shared
         }
         self.statistics = [
-            name for name, b in first.named_buffers() if name in self.buffers and b.is_floating_point()
+            self.buffers[name]
+            for name, b in first.named_buffers()
+            if name in self.buffers and b.is_floating_point()
         ]
-        self.statistics_before: dict[str, Tensor] = {}
+        self.settled_NRQ = self._statistics() if self.statistics else None
         if self.batched:
             self.modules = [first]
             self.leaves = [self.theta_NRP.requires_grad_()]
@@ -75,21 +85,30 @@ class Stack:
             self.modules = modules
             self._look_through(modules)
             self.leaves = [p for m in modules for p in m.parameters() if p.requires_grad]
+        self.precision = precision
+        # for training alone: an evaluation is a few large calls, not worth a compilation of their own
+        self.fused_calls = [fused(self._batched)] if self.batched else [fused(module) for module in modules]
 
     def __call__(self, x_NRB: Tensor) -> Tensor:
         """logits_NRBC of x_NRB…, each network on its own batch."""
-        if self.modules[0].training:
-            self.statistics_before = {name: self.buffers[name].clone() for name in self.statistics}
-        if self.batched:
-            params = self._split(self.theta_NRP)
-            over_runs = vmap(self._one, randomness="different")
-            return vmap(over_runs, randomness="different")(params, self.buffers, x_NRB)
-        samples = [x_B for x_RB in x_NRB.unbind() for x_B in x_RB.unbind()]
-        return torch.stack([m(x_B) for m, x_B in zip(self.modules, samples, strict=True)]).unflatten(0, self.shape)
+        training = self.modules[0].training
+        with self.precision.forward(x_NRB.device.type):
+            if self.batched:
+                forward = self.fused_calls[0] if training else self._batched
+                logits_NRBC = forward(self.precision.laid_out(x_NRB))
+            else:
+                samples = [self.precision.laid_out(x_B) for x_RB in x_NRB.unbind() for x_B in x_RB.unbind()]
+                calls = self.fused_calls if training else self.modules
+                logits_NRBC = torch.stack(side_by_side(calls, samples)).unflatten(0, self.shape)
+        return logits_NRBC.to(self.theta_NRP.dtype)
 
     def gradients(self, loss_NRB: Tensor, weight_NRB: Tensor) -> Sequence[Tensor]:
-        """Of Σ weight·loss, one tensor for each leaf."""
-        return torch.autograd.grad(loss_NRB, self.leaves, weight_NRB)
+        """Of Σ weight·loss: one tensor laid out as theta_NRP, or in a loop on a CPU one for each leaf."""
+        gradients = torch.autograd.grad(loss_NRB, self.leaves, weight_NRB)
+        if self.batched or not loss_NRB.is_cuda:
+            return gradients
+        # on a GPU a copy costs less than a call for each
+        return [torch.cat([g.flatten() for g in gradients]).view(*self.shape, -1)]
 
     def by_network(self, of_leaves: Sequence[Tensor]) -> list[Sequence[Tensor]]:
         """Leaves or their gradients, as a list for each of the N·R networks."""
@@ -98,24 +117,23 @@ class Stack:
         n = len(self.shapes)
         return [of_leaves[i : i + n] for i in range(0, len(of_leaves), n)]
 
-    def flat(self, of_leaves: Sequence[Tensor]) -> Tensor:
-        """Leaves or their gradients laid out as theta_NRP."""
-        if self.batched:
-            return of_leaves[0]
-        return torch.cat([tensor.flatten() for tensor in of_leaves]).view(*self.shape, -1)
-
     def are_finite(self, gradients: Sequence[Tensor]) -> Tensor:
         """Whether all of each network's gradient is finite (NR), by its sum: the fastest look at every number."""
-        if self.batched:
+        if len(gradients) == 1:
             return gradients[0].sum(-1).isfinite()
         sums = torch.stack([g.sum() for g in gradients])
         return sums.view(*self.shape, -1).sum(-1).isfinite()
 
     def settle_statistics(self, sound_NR: Tensor) -> None:
         """Take the last batch out of the batch-norm statistics of the networks that were not sound."""
-        for name, before in self.statistics_before.items():
-            sound = sound_NR.view(*sound_NR.shape, *[1] * (before.dim() - 2))
-            self.buffers[name].copy_(torch.where(sound, self.buffers[name], before))
+        if self.settled_NRQ is not None:
+            self.settled_NRQ.copy_(torch.where(sound_NR[..., None], self._statistics(), self.settled_NRQ))
+            pieces = self.settled_NRQ.split([b[0, 0].numel() for b in self.statistics], -1)
+            views = [piece.view_as(b) for piece, b in zip(pieces, self.statistics, strict=True)]
+            torch._foreach_copy_(self.statistics, views)
+
+    def _statistics(self) -> Tensor:
+        return torch.cat([b.flatten(2) for b in self.statistics], -1)
 
     def network(self, n: int, r: int) -> nn.Module:
         """A plain copy of one network, in evaluation mode."""
@@ -150,6 +168,11 @@ class Stack:
             for name, _ in list(module.named_buffers()):
                 owner, _, attribute = name.rpartition(".")
                 setattr(module.get_submodule(owner), attribute, views[name])
+
+    def _batched(self, x_NRB: Tensor) -> Tensor:
+        over_runs = vmap(self._one, randomness="different")
+        params = self._split(self.theta_NRP)
+        return vmap(over_runs, randomness="different")(params, self.buffers, x_NRB)
 
     def _one(self, params: dict[str, Tensor], buffers: dict[str, Tensor], x_B: Tensor) -> Tensor:
         return functional_call(self.modules[0], params | buffers | self.shared, (x_B,))

@@ -51,12 +51,15 @@ def progress_note(epoch: Epoch) -> str:
 
 
 def run_command(experiment: Experiment) -> None:
+    def share(epoch: Epoch) -> float:
+        return len(epoch.rows) / len(experiment.seeds)  # of the runs that are trained at a time
+
     with progress_bars() as progress:
         task = progress.add_task(experiment.method, total=n_epochs(experiment), note="")
         result = run(
             experiment,
             say=lambda line: progress.console.print(f"note: {line}", markup=False),
-            on_epoch=lambda epoch: progress.update(task, advance=1, note=progress_note(epoch)),
+            on_epoch=lambda epoch: progress.update(task, advance=share(epoch), note=progress_note(epoch)),
         )
     console.print(summary_table(result))
     console.print(f"written to {result.folder}", soft_wrap=True, markup=False)

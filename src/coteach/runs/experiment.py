@@ -76,6 +76,19 @@ class Experiment:
     """Learning rate at the start."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
+    precision: Annotated[
+        Literal["auto", "float32", "tf32", "bf16"],
+        flag("NAME", "bf16 for convolutions on a GPU, else float32"),
+    ] = "auto"
+    """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
+    stack: Literal["auto", "batched", "loop"] = "auto"
+    """All networks in one batched call, or one after the other; auto takes the faster."""
+    compile: Annotated[Literal["auto", "yes", "no"], flag("{yes,no}", "yes on a GPU from 50,000 steps on")] = (
+        "auto"
+    )
+    """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
+    group: Annotated[int | None, flag("N", "as many as fit into memory")] = None
+    """Runs that are trained at the same time."""
     deterministic: bool = False
     """On a GPU: the same bytes every time, at some cost in speed."""
     data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
@@ -100,6 +113,9 @@ class Experiment:
             ("loss", self.loss, names.LOSSES),
             ("network", self.network, NETWORKS),
             ("optimizer", self.optimizer, ("adam", "sgd")),
+            ("precision", self.precision, ("auto", "float32", "tf32", "bf16")),
+            ("stack", self.stack, ("auto", "batched", "loop")),
+            ("answer to compile", self.compile, ("auto", "yes", "no")),
         ):
             if name is not None:
                 names.check_name(what, name, all_names)
@@ -115,7 +131,8 @@ class Experiment:
                 raise ValueError(
                     f"{name} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %."
                 )
-        least = {"epochs": 1, "batch_size": 1, "ramp": 1, "estimate_epochs": 1, "warmup": 0, "noise_seed": 0}
+        least = {"epochs": 1, "batch_size": 1, "ramp": 1, "estimate_epochs": 1, "group": 1}
+        least |= {"warmup": 0, "noise_seed": 0}
         for name, lowest in least.items():
             value = getattr(self, name)
             if value is not None and not (is_whole(value) and value >= lowest):

@@ -66,6 +66,14 @@ def append_rows(path: Path, rows: list[dict]) -> None:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
+def drop_rows(path: Path, seed: int) -> None:
+    """Take back the rows of one seed."""
+    if path.exists():
+        kept = [row for row in read_rows(path) if row["seed"] != seed]
+        path.unlink()
+        append_rows(path, kept)
+
+
 def read_rows(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 
 import coteach
+from coteach.engine import Engine
+from coteach.engine.stream import Stream
 from coteach.metrics import EVENTS, last_ten
 from coteach.noise import Noise
 from coteach.plan import Plan
@@ -24,19 +26,38 @@ class Record:
     """Deals the rows of a stack out to the folders of its experiments, and tells what went wrong, once each."""
 
     def __init__(self, experiments: list[Experiment], folders: list[Path], say: Callable[[str], None]):
-        self.experiments, self.folders, self.say = experiments, folders, say
+        self.folders, self.say = folders, say
+        self.owners = [i for i, experiment in enumerate(experiments) for _ in experiment.seeds]  # of each run
         self.rows: list[list[dict]] = [[] for _ in experiments]
         self.told: set[str] = set()
+        self.halved = [0] * len(self.owners)  # how often each run was begun again
+        self.begun: set[int] = set()
 
-    def write(self, epoch: Epoch) -> None:
-        rest = epoch.rows
-        for i, experiment in enumerate(self.experiments):
-            mine, rest = rest[: len(experiment.seeds)], rest[len(experiment.seeds) :]
+    def write(self, epoch: Epoch, group: range) -> None:
+        """The rows of one epoch of the runs of a group."""
+        name = "estimate.jsonl" if epoch.preliminary else "metrics.jsonl"
+        for run, row in zip(group, epoch.rows, strict=True):
+            if self.halved[run] and run not in self.begun:
+                row["events"]["out_of_memory"] = self.halved[run]
+            self.begun.add(run)
+        for i, folder in enumerate(self.folders):
+            mine = [row for run, row in zip(group, epoch.rows, strict=True) if self.owners[run] == i]
             if not epoch.preliminary:
                 self.rows[i] += mine
-            files.append_rows(self.folders[i] / ("estimate.jsonl" if epoch.preliminary else "metrics.jsonl"), mine)
-            for row in mine:
-                self.tell(row)
+            files.append_rows(folder / name, mine)
+        for row in epoch.rows:
+            self.tell(row)
+
+    def begin_again(self, group: range, seeds: list[int]) -> None:
+        """A group ran out of memory: what was written of its runs is taken back, and the event counted."""
+        self.say(f"{len(group)} runs together do not fit into memory: going on with {len(group) // 2} at a time")
+        self.begun -= set(group)
+        for run in group:
+            self.halved[run] += 1
+            i = self.owners[run]
+            self.rows[i] = [row for row in self.rows[i] if row["seed"] != seeds[run]]
+            for name in ("estimate.jsonl", "metrics.jsonl"):
+                files.drop_rows(self.folders[i] / name, seeds[run])
 
     def tell(self, row: dict) -> None:
         for event, count in row["events"].items():
@@ -84,12 +105,22 @@ def summarise(
     }
 
 
-def config(experiment: Experiment, plan: Plan, device: str, problem: Problem, batched: bool) -> dict[str, Any]:
+def config(
+    experiment: Experiment, plan: Plan, device: str, problem: Problem, engine: Engine, group: int
+) -> dict[str, Any]:
     """Everything that decides the result, with the choices that were made for the user."""
-    chosen = {"network": experiment.network_name, "device": device, "batched": batched}
     return {
         "experiment": files.described(experiment),
-        "plan": asdict(plan) | {"fidelity": str(plan.fidelity)} | chosen,
+        "plan": asdict(plan) | {"fidelity": str(plan.fidelity), "network": experiment.network_name},
+        "engine": {
+            "device": device,
+            "precision": engine.precision.value,
+            "batched": engine.batched,
+            "compiled": engine.compiled,
+            "captured": engine.captured,
+            "streamed": isinstance(problem.x_M, Stream),
+            "group": group,
+        },
         "data": {
             "samples": len(problem.x_M),
             "test_samples": len(problem.x_test),

@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from coteach import data
 from coteach.data import Dataset
-from coteach.engine import Engine
 from coteach.engine.batches import View
 from coteach.methods import METHODS
-from coteach.networks.stack import Stack, batches_well
+from coteach.networks.stack import Stack
 from coteach.runs import folder as files
 from coteach.runs import setup
+from coteach.runs.choices import choose_engine, choose_threads
 from coteach.runs.experiment import OWN, Experiment, differing_fields
+from coteach.runs.groups import fitting_group, in_groups
 from coteach.runs.record import Record, config, summarise
 from coteach.train import Epoch, fit
 
@@ -36,7 +38,14 @@ class Result:
     folder: Path
     rows: list[dict]
     summary: dict[str, Any]
-    stack: Stack
+    stacks: dict[int, tuple[Stack, int]]  # for each seed, where its networks are
+
+    def network(self, n: int = 0, seed: int | None = None) -> nn.Module:
+        """A plain torch module: the n-th network of a seed, by default of the first, in evaluation mode."""
+        if seed is not None and seed not in self.stacks:
+            raise ValueError(f"there is no run with seed {seed}: give one of {', '.join(map(str, self.stacks))}.")
+        stack, r = self.stacks[next(iter(self.stacks)) if seed is None else seed]
+        return stack.network(n, r)
 
 
 def run(
@@ -53,7 +62,8 @@ def run(
     ----------
     experiment : Experiment
     dataset : Dataset, optional
-        Instead of the one the experiment names: `coteach.data.Dataset.from_arrays(x, y, x_test, y_test)`.
+        Instead of the one the experiment names: `coteach.Dataset.from_arrays(x, y, x_test, y_test)`, or
+        `coteach.Dataset.from_samples(train, test)` of what is not an array or does not fit into memory.
     view : callable, optional
         (x_RB…, N) → x_NRB…: what each of the N networks sees of a sample, for Co-training on views of your own.
     say : callable
@@ -91,10 +101,13 @@ def run_together(
     setup.refuse_batches_of_one(network, plan)
     if method.views and view is None:
         setup.refuse_views_of_nothing(dataset, method.networks)
-    batched = batches_well(network)
-    threads = setup.sensible_threads(network, method.networks * len(problem.seeds), plan)
+    in_all = method.networks * len(problem.seeds)
+    engine = choose_engine(first, plan, network, in_all, len(dataset.x_train), device)
+    threads = choose_threads(network, in_all, plan)
     if first.dataset == OWN and first.tau is None and first.noise_kind == "none":
         notes.append("no labels are flipped and tau is not given, so every label is taken for right: give tau")
+    if setup.stays_on_host(dataset, problem):
+        notes.append("the samples would fill more than half of the free memory of the device: they are streamed")
     for line in [dataset.note, *notes]:
         if line:
             say(line)
@@ -102,22 +115,29 @@ def run_together(
     folders = [files.claim(experiment) for experiment in experiments]
     record = Record(experiments, folders, say)
 
-    def after(epoch: Epoch) -> None:
-        record.write(epoch)
-        on_epoch(epoch)
+    def train(group: range) -> tuple[range, Stack]:
+        def after(epoch: Epoch) -> None:
+            record.write(epoch, group)
+            on_epoch(epoch)
 
-    with setup.torch_set(threads, first.deterministic):
+        part = problem.part(group)
+        return group, fit(part, method, plan, build, engine=engine, view=view, on_epoch=after).stack
+
+    with setup.torch_set(threads, first.deterministic), engine.precision.set():
+        size = first.group or fitting_group(problem, method, plan, build, engine, view)
         for experiment, folder, draw in zip(experiments, folders, draws, strict=True):
             draw.save(folder / "noise.safetensors")
-            files.write_config(folder, config(experiment, plan, device, problem, batched))
+            files.write_config(folder, config(experiment, plan, device, problem, engine, size))
         started = time.perf_counter()
-        training = fit(problem, method, plan, build, engine=Engine(batched=batched), view=view, on_epoch=after)
+        groups = list(in_groups(len(problem.seeds), size, train, lambda g: record.begin_again(g, problem.seeds)))
         seconds = time.perf_counter() - started
+    stacks = [(stack, r) for group, stack in groups for r in range(len(group))]
     results = []
     for experiment, folder, rows, draw in zip(experiments, folders, record.rows, draws, strict=True):
         summary = {"dataset": dataset.name} | summarise(experiment, plan, rows, draw, device, seconds)
         files.write_summary(folder, summary)
-        results.append(Result(folder, rows, summary, training.stack))
+        mine, stacks = stacks[: len(experiment.seeds)], stacks[len(experiment.seeds) :]
+        results.append(Result(folder, rows, summary, dict(zip(experiment.seeds, mine, strict=True))))
     return results
 
 

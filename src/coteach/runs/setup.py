@@ -14,11 +14,11 @@ import torch
 from coteach import data, networks, noise
 from coteach.augment import AUGMENTS
 from coteach.data import Dataset
+from coteach.data.samples import Rows, Samples
+from coteach.engine.stream import Stream
 from coteach.plan import Plan
 from coteach.runs.experiment import OWN, Experiment
 from coteach.train import Problem
-
-SMALL_STEP = 2e9
 
 
 def named_after(dataset: Dataset, experiment: Experiment) -> Experiment:
@@ -62,7 +62,7 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
         experiment.noise_seed,
         matrix=None if experiment.matrix is None else read_matrix(experiment.matrix),
         superclass=superclass,
-        features=dataset.x_train.numpy() if experiment.noise_kind == "instance" else None,
+        features=dataset.tensors("instance noise")[0].numpy() if experiment.noise_kind == "instance" else None,
     )
     if dataset.outside is not None:
         outside = dataset.outside.numpy()
@@ -90,10 +90,11 @@ def make_problem(
     """The data on the device, with a row of labels for each run."""
     runs = [(e, draw, seed) for e, draw in zip(experiments, draws, strict=True) for seed in e.seeds]
     augment = experiments[0].recipe.augment
+    x_M, x_test = placed(on_host(dataset, experiments[0]), device)
     return Problem(
-        x_M=as_stored(dataset.x_train, experiments[0], dataset, device),
+        x_M=x_M,
         y_RM=torch.from_numpy(np.stack([draw.labels for _, draw, _ in runs])).to(device),
-        x_test=as_stored(dataset.x_test, experiments[0], dataset, device),
+        x_test=x_test,
         y_test=dataset.y_test.to(device),
         n_classes=dataset.n_classes,
         noise_rates=[e.tau if e.tau is not None else draw.nominal_rate for e, draw, _ in runs],
@@ -104,6 +105,13 @@ def make_problem(
     )
 
 
+def on_host(dataset: Dataset, experiment: Experiment) -> list[torch.Tensor | Samples]:
+    """The training and the test samples as they are to be trained on."""
+    if dataset.vectors is None:
+        return [dataset.x_train, dataset.x_test]
+    return [as_stored(x, experiment, dataset, "cpu") for x in dataset.tensors("averaging documents")]
+
+
 def as_stored(x: torch.Tensor, experiment: Experiment, dataset: Dataset, device: str) -> torch.Tensor:
     """Samples on the device; documents already pooled, since their word vectors never change."""
     if not experiment.network_name.startswith("news") or dataset.vectors is None:
@@ -112,6 +120,30 @@ def as_stored(x: torch.Tensor, experiment: Experiment, dataset: Dataset, device:
 
     options = networks.FORMS.get(experiment.network_name, {})
     return torch.cat([pool(tokens, dataset.vectors, **options) for tokens in x.split(256)]).to(device)
+
+
+def placed(sets: list[torch.Tensor | Samples], device: str) -> list[torch.Tensor | Stream]:
+    """Tensors go to the device if all of them fit there; else they are streamed to it, as other samples are."""
+    total = sum(x.nbytes for x in sets if isinstance(x, torch.Tensor))
+    if device == "cpu" or fits(total, free_memory(device)):
+        return [x.to(device) if isinstance(x, torch.Tensor) else Stream(x, device) for x in sets]
+    return [Stream(Rows(x) if isinstance(x, torch.Tensor) else x, device) for x in sets]
+
+
+def fits(data_bytes: int, free_bytes: int) -> bool:
+    """Half of a device's free memory is left to the networks and what they compute."""
+    return 2 * data_bytes <= free_bytes
+
+
+def free_memory(device: str) -> int:
+    """Of a GPU, with what torch holds but does not use."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def stays_on_host(dataset: Dataset, problem: Problem) -> bool:
+    """Whether samples that were handed in as a whole did not fit the device."""
+    return isinstance(problem.x_M, Stream) and not isinstance(dataset.x_train, Samples)
 
 
 def network_builder(experiment: Experiment, dataset: Dataset, device: str) -> Callable[[], torch.nn.Module]:
@@ -154,15 +186,6 @@ def fit_to_samples(plan: Plan, experiment: Experiment, samples: int, notes: list
 def refuse_batches_of_one(network: torch.nn.Module, plan: Plan) -> None:
     if plan.batch_size == 1 and any("BatchNorm" in type(m).__name__ for m in network.modules()):
         raise ValueError("batch_size is 1, but this network normalises over the batch: give at least 2.")
-
-
-def sensible_threads(network: torch.nn.Module, networks: int, plan: Plan) -> int:
-    """One thread for small steps, where handing work out costs more than it saves, else all of torch's."""
-    if any("Conv" in type(m).__name__ for m in network.modules()):
-        return torch.get_num_threads()
-    parameters = sum(p.numel() for p in network.parameters())
-    arithmetic = 6 * parameters * networks * plan.batch_size  # forward and backward of dense layers, a step
-    return 1 if arithmetic < SMALL_STEP else torch.get_num_threads()
 
 
 @contextmanager

@@ -1,0 +1,129 @@
+"""What is measured: a data set, its network and a short training; a stand-in where the data are not there.
+
+Nothing is downloaded to measure a speed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from coteach import data
+from coteach.data import Dataset
+from coteach.methods import METHODS, Method
+from coteach.noise import Noise
+from coteach.plan import Plan
+from coteach.runs import setup
+from coteach.runs.experiment import Experiment
+from coteach.train import Problem
+
+# Training and test samples, shape of one, classes.
+SHAPES: dict[str, tuple[int, int, tuple[int, int, int], int]] = {
+    "mnist": (60_000, 10_000, (1, 28, 28), 10),
+    "fashion-mnist": (60_000, 10_000, (1, 28, 28), 10),
+    "cifar10": (50_000, 10_000, (3, 32, 32), 10),
+    "cifar100": (50_000, 10_000, (3, 32, 32), 100),
+    "tiny-imagenet": (100_000, 10_000, (3, 64, 64), 200),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training that both sides do: R runs of a method on a data set, under the paper's recipe.
+
+    λ is 1 - τ from the first epoch and the warm-up one epoch where there is any, so that the few epochs that are
+    measured cost what the many of a whole training do.
+    """
+
+    dataset: Dataset
+    published: bool
+    experiment: Experiment
+    device: str
+    samples: int  # M, the first ones of the data set
+
+    @property
+    def runs(self) -> int:
+        return len(self.experiment.seeds)
+
+    @property
+    def method(self) -> Method:
+        return METHODS[self.experiment.method]
+
+    @cached_property
+    def noise(self) -> Noise:
+        return setup.draw_noise(self.experiment, self._cut)
+
+    @property
+    def plan(self) -> Plan:
+        usual = self.experiment.plan()
+        short = replace(usual, warmup=min(usual.warmup, 1), ramp=1, estimate_epochs=1)
+        return setup.fit_to_samples(short, self.experiment, self.samples, [])
+
+    @property
+    def steps(self) -> int:
+        """Mini-batches of an epoch."""
+        return self.samples // self.plan.batch_size
+
+    @property
+    def build(self) -> Callable[[], nn.Module]:
+        return setup.network_builder(self.experiment, self.dataset, self.device)
+
+    def problem(self) -> Problem:
+        return setup.make_problem([self.experiment], self._cut, [self.noise], self.device)
+
+    @cached_property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """x, noisy y, x_test, y_test on the host, as the plain loops start from."""
+        train, test = (
+            setup.as_stored(x, self.experiment, self._cut, "cpu") for x in self._cut.tensors("a benchmark")
+        )
+        return train, torch.from_numpy(self.noise.labels), test, self._cut.y_test
+
+    @property
+    def _cut(self) -> Dataset:
+        whole = self.dataset
+        x_train, _ = whole.tensors("a benchmark")
+        return replace(whole, x_train=x_train[: self.samples], y_train=whole.y_train[: self.samples])
+
+
+def make_case(name: str, method: str, runs: int, device: str, data_dir: Path | None) -> Case:
+    experiment = Experiment(name, method, seeds=tuple(range(1, runs + 1)), data_dir=data_dir)
+    experiment.check()
+    dataset, published = load_or_stand_in(experiment)
+    return Case(dataset, published, experiment, device, len(dataset.x_train))
+
+
+def load_or_stand_in(experiment: Experiment) -> tuple[Dataset, bool]:
+    name = experiment.dataset
+    places = {status.name: status.found for status in data.status(experiment.data_dir)}
+    if places[name]:
+        return data.load(name, experiment.data_dir, **setup.dataset_options(experiment)), True
+    if name not in SHAPES:
+        raise ValueError(f"{name} is not in the data folder: fetch it first, with coteach data {name}.")
+    return stand_in(name, *SHAPES[name]), False
+
+
+def stand_in(name: str, n_train: int, n_test: int, shape: tuple[int, int, int], n_classes: int) -> Dataset:
+    """Random images of the same shape, each class a little brighter in blocks of its own.
+
+    As hard as it is to tell classes four standard deviations apart: easier ones, and two networks would soon agree
+    everywhere and the plain loops skip their steps.
+    """
+    channels, height, width = shape
+    generator = torch.Generator().manual_seed(0)
+    brighter = round(4 * 256 / 12**0.5 / (channels * height * width / 2) ** 0.5)
+    blocks = torch.randint(0, 2, (n_classes, channels, height // 4, width // 4), generator=generator).byte()
+    pattern = blocks.repeat_interleave(4, 2).repeat_interleave(4, 3) * brighter
+
+    def draw(n: int) -> tuple[Tensor, Tensor]:
+        y = torch.randint(0, n_classes, (n,), generator=generator)
+        x = torch.randint(0, 256 - brighter, (n, *shape), generator=generator, dtype=torch.uint8)
+        for some_x, some_y in zip(x.split(1000), y.split(1000), strict=True):
+            some_x += pattern[some_y]
+        return x, y
+
+    names = tuple(str(c) for c in range(n_classes))
+    return Dataset(name, *draw(n_train), *draw(n_test), names)

@@ -1,0 +1,145 @@
+"""What the device could do: the work of an epoch, counted, over the rates of the device, measured.
+
+N networks, R runs, B samples of a batch, P parameters of a network.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from coteach.engine.precision import Precision
+
+ADAM_ARRAYS = 4  # parameters, gradient, first and second moment
+
+
+@dataclass(frozen=True)
+class Work:
+    """Arithmetic (floating-point operations) and bytes to move."""
+
+    flop: float
+    bytes: float
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(self.flop + other.flop, self.bytes + other.bytes)
+
+    def __mul__(self, times: float) -> "Work":
+        return Work(self.flop * times, self.bytes * times)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the device reaches in its best case: a large matrix product, a large copy."""
+
+    flop_per_second: float
+    bytes_per_second: float
+
+
+def floor_seconds(work: Work, rates: Rates) -> float:
+    """The work's arithmetic at the rate of a large matrix product, then its bytes at the rate of a large copy:
+    no launches, no waiting, nothing done twice. An ideal, not a bound: whoever computes while data move, or keeps
+    them in a cache, can stay below it.
+    """
+    return work.flop / rates.flop_per_second + work.bytes / rates.bytes_per_second
+
+
+def epoch_work(
+    build: Callable[[], nn.Module], x_B: Tensor, *, steps: int, test_samples: int, networks: int, runs: int
+) -> Work:
+    """Of training N networks × R runs for `steps` batches like x_B (as stored) and testing them once."""
+    with torch.random.fork_rng(devices=[]):
+        network = build().to(x_B.device)
+    step = training_step(network, x_B) * (networks * runs) + samples_in(x_B) * runs
+    test = forward(network, x_B) * (networks * runs) + samples_in(x_B)
+    return step * steps + test * (test_samples / len(x_B))
+
+
+def training_step(network: nn.Module, x_B: Tensor) -> Work:
+    """Forward, backward, Adam: its arrays read and written once, what the layers put out likewise."""
+    activations = _Activations(network)
+    with FlopCounterMode(display=False) as counter, activations:
+        logits = network.train()(as_floats(x_B))
+        F.cross_entropy(logits, logits.argmax(-1)).backward()
+    arrays = ADAM_ARRAYS * sum(p.numel() * p.element_size() for p in network.parameters() if p.requires_grad)
+    return Work(counter.get_total_flops(), 2 * arrays + 2 * activations.bytes)
+
+
+def forward(network: nn.Module, x_B: Tensor) -> Work:
+    activations = _Activations(network)
+    with FlopCounterMode(display=False) as counter, activations, torch.no_grad():
+        network.eval()(as_floats(x_B))
+    return Work(counter.get_total_flops(), 2 * activations.bytes)
+
+
+def samples_in(x_B: Tensor) -> Work:
+    return Work(0, x_B.numel() * x_B.element_size())
+
+
+def as_floats(x: Tensor) -> Tensor:
+    return x.float() / 255 if x.dtype == torch.uint8 else x
+
+
+class _Activations:
+    """Counts the bytes that a network's leaf modules put out, while it is entered."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.leaves = [module for module in network.modules() if not list(module.children())]
+        self.bytes = 0
+
+    def __enter__(self) -> None:
+        self.handles = [leaf.register_forward_hook(self.count) for leaf in self.leaves]
+
+    def __exit__(self, *error: object) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+    def count(self, module: nn.Module, inputs: tuple, output: Tensor) -> None:
+        if all(output is not x for x in inputs):  # an nn.Identity moves nothing
+            self.bytes += output.numel() * output.element_size()
+
+
+@cache
+def measured_rates(device: str, precision: Precision) -> Rates:
+    """The best of several sizes and tries, on all cores of a CPU."""
+    with precision.set():
+        return _rates(device, torch.bfloat16 if precision is Precision.BF16 else torch.float32)
+
+
+def _rates(device: str, dtype: torch.dtype) -> Rates:
+    gpu = device.startswith("cuda")
+    flop_rates = []
+    for n in (2048, 4096, 8192) if gpu else (512, 1024, 2048):
+        a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
+        flop_rates.append(2 * n**3 / best_seconds(lambda a=a, b=b: a @ b, device))
+    source = torch.ones(2**30 if gpu else 2**27, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    copying = best_seconds(lambda: target.copy_(source), device)
+    return Rates(max(flop_rates), 2 * source.numel() / copying)
+
+
+def best_seconds(work: Callable[[], object], device: str, tries: int = 5, spell: float = 0.05) -> float:
+    """Of one call: the shortest mean over a spell of them, since a single one may be too quick for the clock."""
+    work()
+    synchronise(device)
+    started = time.perf_counter()
+    work()
+    synchronise(device)
+    calls = max(1, round(spell / (time.perf_counter() - started)))
+    best = float("inf")
+    for _ in range(tries):
+        started = time.perf_counter()
+        for _ in range(calls):
+            work()
+        synchronise(device)
+        best = min(best, (time.perf_counter() - started) / calls)
+    return best
+
+
+def synchronise(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)

@@ -1,0 +1,83 @@
+"""How a training is to run, where the user has not said: fixed rules, whose answers go into config.toml.
+
+Each number below was measured; benchmarks/README.md says how.
+"""
+
+import shutil
+from importlib.util import find_spec
+
+import torch
+from torch import nn
+
+from coteach.engine import Engine
+from coteach.engine.precision import Precision
+from coteach.networks.stack import batches_well
+from coteach.plan import Plan
+from coteach.runs.experiment import Experiment
+
+# Operations of a step of one dense network below which a CPU is faster with all networks in one batched call.
+SMALL_NETWORK_STEP = 3e7
+# Operations of a step of all networks below which a second CPU thread costs more than it saves.
+SMALL_STEP = 1e8
+# Parameters up to which a GPU is faster with many convolutional networks as one grouped convolution.
+SMALL_CONVOLUTIONS = 250_000
+# Steps of a training from which on a compilation of half a minute pays.
+MANY_STEPS = 50_000
+
+
+def choose_engine(
+    experiment: Experiment, plan: Plan, network: nn.Module, networks: int, samples: int, device: str
+) -> Engine:
+    """The engine of a group of `networks` in all, that is N × R."""
+    on_gpu = device.startswith("cuda")
+    batched = {"auto": goes_batched(network, networks, plan, on_gpu), "batched": True, "loop": False}
+    steps = plan.epochs * max(1, samples // plan.batch_size)
+    pays = on_gpu and steps >= MANY_STEPS and not experiment.deterministic and can_compile()
+    return Engine(
+        batched=batched[experiment.stack],
+        precision=choose_precision(experiment, network, on_gpu),
+        compiled={"auto": pays, "yes": True, "no": False}[experiment.compile],
+        captured=on_gpu,
+    )
+
+
+def goes_batched(network: nn.Module, networks: int, plan: Plan, on_gpu: bool) -> bool:
+    if on_gpu and has_convolutions(network):
+        return networks > 2 and parameters(network) <= SMALL_CONVOLUTIONS and not has_recurrence(network)
+    small = on_gpu or dense_step(network, plan) < SMALL_NETWORK_STEP
+    return batches_well(network) and small
+
+
+def choose_precision(experiment: Experiment, network: nn.Module, on_gpu: bool) -> Precision:
+    if experiment.precision != "auto":
+        return Precision(experiment.precision)
+    return Precision.BF16 if on_gpu and has_convolutions(network) else Precision.FLOAT32
+
+
+def choose_threads(network: nn.Module, networks: int, plan: Plan) -> int:
+    """One thread for small steps, where handing work out costs more than it saves, else all of torch's."""
+    small = not has_convolutions(network) and networks * dense_step(network, plan) < SMALL_STEP
+    return 1 if small else torch.get_num_threads()
+
+
+def dense_step(network: nn.Module, plan: Plan) -> float:
+    """Operations of forward and backward of dense layers, for a batch of one network."""
+    return 6 * parameters(network) * plan.batch_size
+
+
+def parameters(network: nn.Module) -> int:
+    return sum(p.numel() for p in network.parameters())
+
+
+def has_convolutions(network: nn.Module) -> bool:
+    return any(isinstance(m, nn.modules.conv._ConvNd) for m in network.modules())
+
+
+def has_recurrence(network: nn.Module) -> bool:
+    """What cannot be stacked by vmap at all."""
+    return any(isinstance(m, nn.RNNBase) for m in network.modules())
+
+
+def can_compile() -> bool:
+    """Whether torch.compile has what it needs for a GPU: Triton, and a C compiler for its launchers."""
+    return find_spec("triton") is not None and any(shutil.which(name) for name in ("cc", "gcc", "clang"))

@@ -1,0 +1,354 @@
+"""`coteach bench`: its contract, the arithmetic of its columns, and that what it compares with is right."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coteach import rules, train
+from coteach.bench import case as cases
+from coteach.bench import lines, ours, plain
+from coteach.bench.case import Case, make_case, stand_in
+from coteach.bench.floor import Rates, Work, epoch_work, floor_seconds, training_step
+from coteach.bench.others import STAT, Others
+from coteach.bench.request import Bench
+from coteach.cli import main
+from coteach.methods import METHODS
+from coteach.networks.mlp import MLP
+from coteach.report import bench as report
+from test_cli import loaded_by
+
+loops = plain.plain_loops()
+
+CONTRACT = {
+    *("dataset", "device", "runs", "seconds_per_epoch", "plain_seconds_per_epoch", "ratio"),
+    *("floor_seconds_per_epoch", "peak_memory_bytes"),
+}
+
+
+def silent(*anything) -> None:
+    """Takes what is meant for a progress bar or a reader."""
+
+
+@pytest.fixture
+def case() -> Case:
+    """Two batches of digits."""
+    return replace(make_case("digits", "coteaching_plus", 1, "cpu", None), samples=128)
+
+
+# ---- the command ----------------------------------------------------------------------------------------------
+
+
+def test_json_is_one_list_with_the_contracts_keys(tmp_path):
+    words = "bench --dataset digits --device cpu --runs 1 2 --epochs 1 --json"
+    command = [sys.executable, "-m", "coteach", *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert [line["runs"] for line in found] == [1, 2]
+    for line in found:
+        assert set(line) >= CONTRACT
+        assert (line["dataset"], line["device"], line["data"]) == ("digits", "cpu", "published")
+        assert all(line[key] > 0 for key in CONTRACT - {"dataset", "device"})
+        assert line["ratio"] == pytest.approx(
+            line["plain_seconds_per_epoch"] * line["runs"] / line["seconds_per_epoch"]
+        )
+        assert line["loader_ratio"] == pytest.approx(
+            line["loader_seconds_per_epoch"] * line["runs"] / line["seconds_per_epoch"]
+        )
+        assert line["seconds_per_run_and_epoch"] == line["seconds_per_epoch"] / line["runs"]
+        assert 0 < line["evaluation_share"] < 1
+    assert found[0]["plain_seconds_per_epoch"] == found[1]["plain_seconds_per_epoch"]
+    assert found[1]["floor_seconds_per_epoch"] > found[0]["floor_seconds_per_epoch"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_table_of_another_method_leaves_the_plain_loops_out(monkeypatch, capsys):
+    monkeypatch.setattr(lines, "measured_rates", lambda device, precision: Rates(1e9, 1e9))
+    monkeypatch.setattr(lines, "time_plain", None)
+    main("bench --dataset digits --method jocor --epochs 1 --device cpu".split())
+    out, err = capsys.readouterr()
+    for word in ("digits", "mlp", "cpu", "per item", "floor", "MB", "torch", "–", "matrix product 1 GFLOP/s"):
+        assert word in out
+    assert "jocor is compared with the floor alone" in err
+
+
+def test_scaling_varies_samples_batch_size_and_runs_one_at_a_time(monkeypatch, capsys):
+    monkeypatch.setattr(lines, "measured_rates", lambda device, precision: Rates(1e9, 1e9))
+    monkeypatch.setattr(lines, "RUNS", {"cpu": (1, 2)})
+    main("bench --dataset digits --scaling --epochs 1 --device cpu --json".split())
+    found = json.loads(capsys.readouterr().out)
+    by_name = {
+        name: [line for line in found if line["varied"] == name] for name in ("samples", "batch_size", "runs")
+    }
+    assert [line["value"] for line in by_name["samples"]] == [324, 648, 1297]
+    assert [line["value"] for line in by_name["batch_size"]] == [32, 64, 128, 256, 512]
+    assert [line["value"] for line in by_name["runs"]] == [1, 2]
+    usual = {"samples": 1297, "batch_size": 64, "runs": 1}
+    for line in found:
+        assert {name: line[name] for name in usual} == usual | {line["varied"]: line["value"]}
+        assert line["seconds_per_sample"] == pytest.approx(
+            line["seconds_per_epoch"] / line["samples"] / line["runs"]
+        )
+    tables = list(report.scaling_tables(found))
+    assert [table.row_count for table in tables] == [3, 5, 2]
+    assert all("digits, our epoch against" in str(table.title) for table in tables)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--dataset openset-svhn",
+        "--dataset mnst",
+        "--method coteechin",
+        "--runs 0",
+        "--runs",
+        "--epochs 0",
+        "--device cuda:7",
+        "--dataset news",
+    ],
+)
+def test_a_mistake_is_exit_code_2_and_one_line(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COTEACH_DATA", os.fspath(tmp_path))
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", *words.split()])
+    assert stop.value.code == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coteach: ")]
+    assert len(told) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--method", "coteechin"]])
+def test_help_and_mistakes_load_nothing_heavy(tmp_path, words):
+    assert "heavy []" in loaded_by("bench", *words, cwd=tmp_path).stdout
+
+
+# ---- what is measured -----------------------------------------------------------------------------------------
+
+
+def test_data_that_are_not_there_are_replaced_not_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setitem(cases.SHAPES, "mnist", (200, 50, (1, 28, 28), 10))
+    told = []
+    found = lines.new_case("mnist", 1, "cpu", Bench(data_dir=tmp_path), told.append)
+    assert not found.published
+    assert "stand in" in told[0]
+    assert found.dataset.x_train.shape == (200, 1, 28, 28)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stand_in_can_be_learnt_but_not_at_once():
+    """By the nearest class mean, the best there is for it; a network of a few epochs does worse."""
+    dataset = stand_in("mnist", 4000, 1000, (1, 28, 28), 10)
+    x, x_test = dataset.x_train.flatten(1).float(), dataset.x_test.flatten(1).float()
+    assert dataset.x_train.dtype == torch.uint8
+    means = torch.stack([x[dataset.y_train == c].mean(0) for c in range(10)])
+    accuracy = (torch.cdist(x_test, means).argmin(1) == dataset.y_test).double().mean()
+    assert 0.6 < accuracy < 0.99
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_of_every_method_as_many_epochs_are_timed_as_asked(name, case):
+    case = replace(case, experiment=replace(case.experiment, method=name))
+    measure = train.measure
+    found = ours.time_ours(case, 2, silent)
+    assert len(found.seconds) == 2
+    assert found.evaluation_share is not None
+    assert 0 < found.evaluation_share < 1
+    assert found.peak_memory
+    assert train.measure is measure
+
+
+@pytest.mark.parametrize("warmup, spend, timed", [(0, 1e9, [2, 3, 4]), (1, 1e9, [3, 4, 5]), (1, 5.0, [3, 4])])
+def test_epochs_before_the_last_phase_and_its_first_are_not_timed(warmup, spend, timed, case, monkeypatch):
+    """On a clock by which epoch e takes e seconds; a slow training ends early."""
+    case = replace(case, experiment=replace(case.experiment, warmup=warmup))
+    now = 0.0
+    monkeypatch.setattr(ours.time, "perf_counter", lambda: now)
+
+    def fit(problem, method, plan, build, on_epoch, **more):
+        nonlocal now
+        for number in plan.all_epochs:
+            now += number
+            on_epoch(number)
+
+    monkeypatch.setattr(train, "fit", fit)
+    assert ours.time_ours(case, 3, silent, spend).seconds == timed
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="this system does not forget a peak")
+def test_the_peak_of_memory_begins_anew():
+    peaks = [ours.peak_memory("cpu") or 0]
+    block = torch.ones(2**28, dtype=torch.uint8)
+    peaks.append(ours.peak_memory("cpu") or 0)
+    del block
+    ours.forget_peak_memory("cpu")
+    peaks.append(ours.peak_memory("cpu") or 0)
+    assert peaks[1] > peaks[0]
+    assert 0 < peaks[2] < peaks[1] - 2**27
+
+
+@pytest.mark.skipif(not STAT.exists(), reason="this system does not tell")
+def test_strangers_on_the_cores_are_noticed(monkeypatch, tmp_path):
+    """Ten seconds on a clock of our own, in which all cores worked five and we three of them."""
+    monkeypatch.setattr("coteach.bench.others.STAT", tmp_path / "stat")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    tick = os.sysconf("SC_CLK_TCK")
+
+    def at(clock: float, busy: float, mine: float) -> None:
+        half, cores = int(busy / 2 * tick), "cpu0 1 1 1"
+        (tmp_path / "stat").write_text(f"cpu  {half} 0 {half} {int(9 * tick)} 7 0 0 0 {half} 0\n{cores}\n")
+        monkeypatch.setattr("coteach.bench.others.time.perf_counter", lambda: clock)
+        monkeypatch.setattr(os, "times", lambda: (mine / 4, mine / 4, mine / 4, mine / 4, clock))
+
+    at(clock=100, busy=40, mine=20)
+    others = Others()
+    at(clock=110, busy=45, mine=23)
+    assert others.share() == pytest.approx(2 / 20)
+    at(clock=110, busy=45, mine=26)
+    assert others.share() == 0
+
+
+def test_of_a_slow_plain_loop_a_part_is_timed_and_scaled(case, monkeypatch):
+    """Every stretch takes one second by this clock, so that half of an epoch was done in it."""
+    case = replace(case, samples=1280)
+    monkeypatch.setattr(plain, "seconds", lambda device, work: work() and 1.0 or 1.0)
+    found = plain.time_plain(case, "tensor_dataset", silent, longest=0.5)
+    assert found.share == 0.5
+    assert found.seconds == [2.0 + 2.0] * plain.EPOCHS
+    assert 0 < found.updated <= 1
+    whole = plain.time_plain(case, "tensor_dataset", silent, longest=1.0)
+    assert (whole.share, whole.seconds) == (1, [2.0] * plain.EPOCHS)
+
+
+def test_ratio_counts_the_runs_that_we_do_together():
+    assert lines.ratio(plain_seconds=10, our_seconds=2, runs=1) == 5
+    assert lines.ratio(plain_seconds=10, our_seconds=2, runs=4) == 20
+
+
+# ---- the plain loops ------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6), keep_rate=st.floats(0, 1), everywhere=st.booleans())
+def test_plain_loops_pick_what_our_rules_pick(seed, keep_rate, everywhere):
+    random = torch.Generator().manual_seed(seed)
+    logits = torch.randint(-2, 3, (2, 1, 12, 3), generator=random).double()  # few values: many ties
+    y = torch.randint(0, 3, (12,), generator=random)
+    loss = torch.stack([F.cross_entropy(network[0], y, reduction="none")[None] for network in logits])
+    rule = rules.coteaching if everywhere else rules.coteaching_plus
+    learnt = rule(rules.Batch(logits, loss, torch.tensor([[keep_rate]], dtype=torch.float64)))
+    mine, peers = loops.small_losses(logits[0, 0], logits[1, 0], y, keep_rate, everywhere)
+    assert sorted(peers.tolist()) == learnt[0, 0].nonzero().flatten().tolist()
+    assert sorted(mine.tolist()) == learnt[1, 0].nonzero().flatten().tolist()
+
+
+def test_plain_training_follows_our_rule_step_by_step(case):
+    x, y, *_ = case.tensors
+    batches = list(zip(x.double().split(16), y.split(16), strict=True))
+    batches.append(
+        (torch.zeros(16, 64, dtype=torch.float64), y[:16])
+    )  # where two networks agree, or differ, on all
+    torch.manual_seed(3)
+    pair, same = (loops.new_pair(lambda: MLP(64, 10).double(), 0.01, "cpu") for _ in range(2))
+    for network, copy in zip(pair.networks, same.networks, strict=True):
+        copy.load_state_dict(network.state_dict())
+
+    updates = 0
+    for x_B, y_B in batches:
+        logits = torch.stack([network(x_B) for network in same.networks])[:, None]
+        loss = torch.stack([F.cross_entropy(one[0], y_B, reduction="none")[None] for one in logits])
+        keep_R1 = torch.tensor([[0.6]], dtype=torch.float64)
+        learnt = rules.coteaching_plus(rules.Batch(logits.detach(), loss.detach(), keep_R1))
+        if learnt.any():
+            updates += 1
+            for optimiser in same.optimisers:
+                optimiser.zero_grad()
+            sum(loss[n][learnt[n]].mean() for n in range(2)).backward()
+            for optimiser in same.optimisers:
+                optimiser.step()
+    assert loops.train(pair, batches, 0.6) == updates
+    for network, copy in zip(pair.networks, same.networks, strict=True):
+        for one, other in zip(network.parameters(), copy.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_where_nothing_disagrees_nothing_is_learnt():
+    pair = loops.new_pair(lambda: MLP(4, 3), 0.01, "cpu")
+    pair.networks[1].load_state_dict(pair.networks[0].state_dict())
+    before = [p.clone() for p in pair.networks[0].parameters()]
+    assert loops.train(pair, [(torch.randn(8, 4), torch.zeros(8, dtype=torch.int64))], 0.5) == 0
+    assert all(torch.equal(a, b) for a, b in zip(before, pair.networks[0].parameters(), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["per_item", "tensor_dataset"])
+def test_plain_loops_learn(kind):
+    case = make_case("digits", "coteaching_plus", 1, "cpu", None)
+    options = {"workers": 0} if kind == "per_item" else {}
+    batches, test_batches = getattr(loops, kind)(*case.tensors, 64, **options)
+    torch.manual_seed(1)
+    pair = loops.new_pair(case.build, 0.005, "cpu")
+    before = loops.evaluate(pair, test_batches)
+    loops.train(pair, batches, 0.8, warm_up=True)
+    for _ in range(4):
+        loops.train(pair, batches, 0.8)
+    assert max(before) < 0.4
+    assert min(loops.evaluate(pair, test_batches)) > 0.75
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_both_loaders_give_the_same_images(channels):
+    x = torch.randint(0, 256, (10, channels, 5, 4), dtype=torch.uint8)
+    y = torch.arange(10)
+    per_item, tensor_dataset = loops.per_item(x, y, x, y, 4, workers=0), loops.tensor_dataset(x, y, x, y, 4)
+    (items, labels), (tensors, same_labels) = (next(iter(test)) for _, test in (per_item, tensor_dataset))
+    assert torch.equal(items, x.float() / 255)
+    assert torch.equal(items, tensors)
+    assert torch.equal(labels, same_labels)
+
+
+def test_the_wheel_carries_the_plain_loops():
+    root = Path(__file__).parents[1]
+    build = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]
+    (source, place), *others = build["wheel"]["force-include"].items()
+    assert (root / source).samefile(loops.__file__)
+    assert place == "coteach/plain_loops.py"
+    assert not others
+    assert "/benchmarks" in build["sdist"]["include"]
+
+
+# ---- the floor ------------------------------------------------------------------------------------------------
+
+
+def test_a_step_of_the_mlp_is_counted_as_by_hand():
+    batch, n_in, hidden, n_out = 128, 784, 256, 10
+    first, second = 2 * batch * n_in * hidden, 2 * batch * hidden * n_out
+    parameters = n_in * hidden + hidden + hidden * n_out + n_out
+    put_out = batch * (hidden + hidden + n_out)  # first layer, ReLU, second layer
+    found = training_step(MLP(n_in, n_out), torch.zeros(batch, 1, 28, 28, dtype=torch.uint8))
+    # Twice for the weights of both layers, once more for what the second hands back to the first.
+    assert found.flop == 2 * (first + second) + second
+    assert found.bytes == 4 * (4 * 2 * parameters + 2 * put_out)
+
+
+def test_an_epoch_is_its_steps_and_its_evaluation():
+    x_B = torch.zeros(32, 1, 4, 4, dtype=torch.uint8)
+    step = training_step(MLP(16, 3), x_B)
+    found = epoch_work(lambda: MLP(16, 3), x_B, steps=5, test_samples=64, networks=2, runs=3)
+    forward = 2 * 32 * (16 * 256 + 256 * 3)
+    put_out = 4 * 2 * 32 * (256 + 256 + 3)
+    samples = 32 * 16
+    assert found.flop == 6 * (5 * step.flop + 2 * forward)
+    assert found.bytes == 6 * (5 * step.bytes + 2 * put_out) + (3 * 5 + 2) * samples
+
+
+def test_the_floor_is_arithmetic_and_bytes_one_after_the_other():
+    assert floor_seconds(Work(flop=6e9, bytes=1e9), Rates(flop_per_second=2e9, bytes_per_second=4e9)) == 3.25
+    assert math.isclose(floor_seconds(Work(1, 0) * 3 + Work(0, 5), Rates(1, 1)), 8)
