@@ -1,5 +1,6 @@
 """The networks against the paper's table written out, and stacked against alone."""
 
+import copy
 import subprocess
 import sys
 from math import ceil
@@ -68,7 +69,7 @@ def norm(n: int) -> int:
 
 def cnn7_body(n_last: int) -> int:
     widths = [3, 64, 64, 128, 128, 196, n_last]
-    return sum(conv(3, a, b) + norm(b) for a, b in zip(widths[:-1], widths[1:], strict=True))
+    return sum(9 * a * b + norm(b) for a, b in zip(widths[:-1], widths[1:], strict=True))
 
 
 def resnet_body() -> int:
@@ -142,7 +143,7 @@ class ByHand:
     def cnn7(self, x: Tensor, form: str) -> Tensor:
         for _ in range(3):
             for _ in range(2):
-                x = self.norm(self.conv(x, padding=1)).clamp(min=0)
+                x = self.norm(self.conv(x, padding=1, bias=False)).clamp(min=0)
             x = halved(x)
         x = x.reshape(len(x), -1)
         return self.dense(self.dense(x)) if form == "dense" else self.dense(x)
@@ -325,6 +326,24 @@ def test_every_network_gives_one_logit_a_class(name, n_classes):
     logits = make(name, n_classes=n_classes)(x)
     assert logits.shape == (4, n_classes)
     assert logits.isfinite().all()
+
+
+def test_a_bias_before_batch_norm_does_nothing():
+    """So that CNN7 may do without the ones that its authors' code has."""
+    network, x = CNN7(5).double(), torch.rand(8, 3, 32, 32, dtype=torch.float64)
+    biased = copy.deepcopy(network)
+    for conv in biased.convolutions:
+        if isinstance(conv, nn.Conv2d):
+            conv.bias = nn.Parameter(torch.randn(conv.out_channels, dtype=torch.float64))
+    torch.testing.assert_close(biased(x), network(x), rtol=1e-9, atol=1e-9)
+    biased(x).square().sum().backward()
+    assert all(m.bias.grad.abs().max() < 1e-9 for m in biased.convolutions if isinstance(m, nn.Conv2d))
+    # in evaluation, too, once the running means have forgotten that they began at 0
+    for module in (*biased.convolutions, *network.convolutions):
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 1.0
+    biased(x), network(x)
+    torch.testing.assert_close(biased.eval()(x), network.eval()(x), rtol=1e-9, atol=1e-9)
 
 
 def test_options_reach_the_network():
