@@ -20,6 +20,9 @@ from coteach.engine.steps import Fused, as_it_is, side_by_side
 # becomes a grouped one, which is slower than a loop on a CPU; an LSTM cannot be stacked at all.
 BATCHES_WELL = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Softsign, nn.Flatten, nn.Identity)
 
+# Numbers to a multiple of which each parameter begins on a GPU: its kernels are faster on aligned addresses.
+ALIGNMENT = 32
+
 
 class Stack:
     """Independent copies of one network, each with its own initialisation.
@@ -64,9 +67,11 @@ class Stack:
         self.shape = (networks, len(seeds))
         self.batched = batches_well(first) if batched is None else batched
         self.shapes = {name: p.shape for name, p in first.named_parameters() if p.requires_grad}
+        alignment = ALIGNMENT if torch.device(device).type == "cuda" else 1
+        self.lengths = [-(-shape.numel() // alignment) * alignment for shape in self.shapes.values()]
         shared = getattr(first, "shared_buffers", ())
         self.shared = {name: b for name, b in first.named_buffers() if name in shared}
-        self.theta_NRP = torch.stack([_flat(m) for m in modules]).unflatten(0, self.shape)
+        self.theta_NRP = torch.stack([self._flat(trained(m)) for m in modules]).unflatten(0, self.shape)
         self.buffers = {
             name: torch.stack([_fixed(m)[name] for m in modules]).unflatten(0, self.shape).clone()
             for name in _fixed(first)
@@ -84,7 +89,7 @@ class Stack:
         else:
             self.modules = modules
             self._look_through(modules)
-            self.leaves = [p for m in modules for p in m.parameters() if p.requires_grad]
+            self.leaves = [p for m in modules for p in trained(m)]
         self.precision = precision
         # for training alone: an evaluation is a few large calls, not worth a compilation of their own
         self.fused_calls = [fused(self._batched)] if self.batched else [fused(module) for module in modules]
@@ -108,7 +113,7 @@ class Stack:
         if self.batched or not loss_NRB.is_cuda:
             return gradients
         # on a GPU a copy costs less than a call for each
-        return [torch.cat([g.flatten() for g in gradients]).view(*self.shape, -1)]
+        return [torch.stack([self._flat(row) for row in self.by_network(gradients)]).unflatten(0, self.shape)]
 
     def by_network(self, of_leaves: Sequence[Tensor]) -> list[Sequence[Tensor]]:
         """Leaves or their gradients, as a list for each of the N·R networks."""
@@ -179,11 +184,19 @@ class Stack:
 
     def _split(self, theta: Tensor) -> dict[str, Tensor]:
         """The flat last axis as named parameters; leading axes stay."""
-        pieces = theta.split([shape.numel() for shape in self.shapes.values()], dim=-1)
         return {
-            name: piece.view(*theta.shape[:-1], *shape)
-            for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
+            name: piece[..., : shape.numel()].view(*theta.shape[:-1], *shape)
+            for (name, shape), piece in zip(self.shapes.items(), theta.split(self.lengths, dim=-1), strict=True)
         }
+
+    def _flat(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The parameters of one network, or their gradients, as the last axis of theta_NRP."""
+        pieces = []
+        for tensor, length in zip(tensors, self.lengths, strict=True):
+            pieces.append(tensor.detach().flatten())
+            if length > tensor.numel():
+                pieces.append(tensor.new_zeros(length - tensor.numel()))
+        return torch.cat(pieces)
 
 
 def batches_well(module: nn.Module) -> bool:
@@ -197,8 +210,8 @@ def _initialised(build: Callable[[], nn.Module], seed: int, n: int, generation: 
         return build().train()
 
 
-def _flat(module: nn.Module) -> Tensor:
-    return torch.cat([p.detach().flatten() for p in module.parameters() if p.requires_grad])
+def trained(module: nn.Module) -> list[Tensor]:
+    return [p for p in module.parameters() if p.requires_grad]
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:

@@ -1,0 +1,123 @@
+"""On a GPU, against the same on the CPU: captured, compiled, side by side, in groups; skipped without one."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from coteach.engine import Engine
+from coteach.engine.batches import same_view
+from coteach.engine.precision import Precision
+from coteach.engine.steps import Captured
+from coteach.methods import METHODS
+from coteach.runs.experiment import Experiment
+from coteach.runs.run import run
+from coteach.train import Problem, fit, learn, start, train_epoch
+from tiny import FIDELITIES, PLAN, assert_same_weights, convolutional, mlp, normed, opinionated, problem
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+
+
+def on_gpu(p: Problem) -> Problem:
+    moved = {name: getattr(p, name).cuda() for name in ("x_M", "y_RM", "x_test", "y_test", "clean_RM")}
+    return replace(p, **moved)
+
+
+def assert_same_on_gpu(name, plan, build, gpu: Engine):
+    rows: dict[str, list] = {"cpu": [], "gpu": []}
+    cpu = fit(problem(), METHODS[name], plan, build, engine=Engine(torch.float64),
+              on_epoch=lambda e: rows["cpu"].extend(e.rows))  # fmt: skip
+    there = fit(on_gpu(problem()), METHODS[name], plan, build, engine=gpu,
+                on_epoch=lambda e: rows["gpu"].extend(e.rows))  # fmt: skip
+    for n in range(METHODS[name].networks):
+        for run_ in range(3):
+            assert_same_weights(there.stack.network(n, run_).cpu(), cpu.stack.network(n, run_))
+    for mine, theirs in zip(rows["gpu"], rows["cpu"], strict=True):
+        assert mine.keys() == theirs.keys()
+        for key, value in mine.items():
+            assert value == pytest.approx(theirs[key], abs=1e-9), (mine["epoch"], key)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("build", [mlp, normed, convolutional])
+@pytest.mark.parametrize("fidelity", FIDELITIES)
+@pytest.mark.parametrize("name", METHODS)
+def test_captured_is_the_cpu(name, fidelity, build, batched):
+    plan = replace(PLAN, fidelity=FIDELITIES[fidelity])
+    assert_same_on_gpu(name, plan, build, Engine(torch.float64, batched, captured=True))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("build", [normed, opinionated])
+def test_those_who_sit_out_are_the_cpu(build, optimizer):
+    plan = replace(PLAN, warmup=0, optimizer=optimizer, weight_decay=0.01)
+    assert_same_on_gpu("coteaching_plus", plan, build, Engine(torch.float64, captured=True))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of the compiler's own making
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("name", ["coteaching_plus", "f_correction", "cotraining"])
+def test_compiled_is_the_cpu(name, batched):
+    plan = replace(PLAN, epochs=4)
+    assert_same_on_gpu(name, plan, normed, Engine(torch.float64, batched, compiled=True, captured=True))
+
+
+@pytest.mark.parametrize("precision", [Precision.TF32, Precision.BF16])
+def test_low_precision_learns_in_float32(precision):
+    engine = Engine(precision=precision, batched=False, captured=True)
+    p = on_gpu(problem())
+    p = replace(p, x_M=p.x_M.float(), x_test=p.x_test.float())
+    with precision.set():
+        training = fit(p, METHODS["coteaching"], PLAN, convolutional, engine=engine)
+    assert training.stack.theta_NRP.dtype == torch.float32
+    assert training.stack.theta_NRP.isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
+def test_the_host_waits_for_nothing_inside_an_epoch():
+    phase = METHODS["coteaching_plus"].phases(PLAN)[-1]
+    training = start(on_gpu(problem()), 2, PLAN, normed, Engine(torch.float64), same_view)
+    step = Captured(lambda: learn(training, phase))
+    train_epoch(training, 1, step)
+    train_epoch(training, 2, step)
+    assert step.runs > Captured.RUNS_BEFORE
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        training.now.step_1.zero_()
+        for _ in range(training.batches.per_epoch):
+            step()
+            learn(training, phase)
+            training.now.step_1.zero_()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_runs_that_do_not_fit_go_on_in_halves(tmp_path, dataset):
+    """A device that is nearly full: what is said, counted and written, and the same results."""
+    said: list[str] = []
+    experiment = Experiment(epochs=2, seeds=tuple(range(8)), network="mlp", tau=0.2, device="cuda", batch_size=16)
+    whole = run(replace(experiment, out=tmp_path / "whole"), dataset, say=said.append)
+    assert not any("memory" in line for line in said)
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info()
+    hog = torch.empty(free - 40 * 2**20, dtype=torch.uint8, device="cuda")
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 6 * 2**20) / total)
+    try:
+        halved = run(replace(experiment, out=tmp_path / "halved", group=8), dataset, say=said.append)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        del hog
+    assert any("do not fit into memory" in line for line in said)
+    assert halved.summary["events"]["out_of_memory"] >= 8
+    key = lambda row: (row["seed"], row["epoch"])  # noqa: E731
+    mine, theirs = sorted(halved.rows, key=key), sorted(whole.rows, key=key)
+    assert [r["test_accuracy"] for r in mine] == [r["test_accuracy"] for r in theirs]
+
+
+def test_deterministic_runs_repeat_to_the_byte(tmp_path, dataset):
+    texts = []
+    for i in range(2):
+        experiment = Experiment(epochs=3, seeds=(1, 2), tau=0.2, device="cuda", deterministic=True, batch_size=16)
+        result = run(replace(experiment, out=tmp_path / str(i)), dataset, say=lambda line: None)
+        texts.append((result.folder / "metrics.jsonl").read_bytes())
+    assert texts[0] == texts[1]
