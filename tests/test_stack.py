@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from coteach.engine.precision import PaddedConv2d, pad_convolutions, unpad_convolutions
 from coteach.networks.stack import Stack, batches_well
 from tiny import convolutional
 
@@ -126,11 +127,27 @@ def test_leaves_and_gradients_belong_to_their_network(batched):
     assert touched == [False] * 5 + [True]
     for row, theta_P in zip(stack.by_network(stack.leaves), stack.theta_NRP.flatten(0, 1), strict=True):
         assert torch.equal(torch.cat([leaf.flatten() for leaf in row]), theta_P)
-    assert stack.are_finite(gradients).all()
+    assert stack.sums(gradients).isfinite().all()
     for value in (torch.nan, torch.inf, -torch.inf):
         spoilt = [g.clone() for g in gradients]
         stack.by_network(spoilt)[3][0].view(-1)[-1] = value
-        assert stack.are_finite(spoilt).flatten().tolist() == [True] * 3 + [False] + [True] * 2
+        assert stack.sums(spoilt).isfinite().flatten().tolist() == [True] * 3 + [False] + [True] * 2
+
+
+def test_padded_convolutions_are_the_same():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4, 3, 9, 9, generator=generator, dtype=torch.float64)
+    conv = nn.Sequential(nn.Conv2d(3, 13, 3, padding=1, stride=2), nn.Conv2d(13, 16, 2, bias=False)).double()
+    plain = copy.deepcopy(conv)
+    pad_convolutions(conv)
+    close(conv(x), plain(x))
+    for network in (conv, plain):
+        network(x).square().sum().backward()
+    for mine, theirs in zip(conv.parameters(), plain.parameters(), strict=True):
+        close(mine.grad, theirs.grad)
+    assert all(type(m) is PaddedConv2d for m in conv)
+    unpad_convolutions(conv)
+    assert all(type(m) is nn.Conv2d for m in conv)
 
 
 def test_networks_and_runs_and_generations_start_apart():

@@ -84,7 +84,7 @@ def learn(training: Training, phase: Phase, fused: Fused = as_it_is) -> None:
     logits_NRBC = stack(training.view(x_RB, stack.shape[0]))
     loss_NRB, seen, among_NRB, weight_NRB = fused(choose)(phase, logits_NRBC, y_RB, now)  # steps 4 to 6
     gradients = stack.gradients(loss_NRB, weight_NRB)
-    sound_NR, live_NR = fused(soundness)(phase, seen.loss_NRB, weight_NRB, stack.are_finite(gradients))
+    sound_NR, live_NR = fused(soundness)(phase, seen.loss_NRB, weight_NRB, stack.sums(gradients))
     training.optimiser.step(gradients, live_NR, now)  # steps 7 and 8
     stack.settle_statistics(sound_NR)
     fused(training.diary.write)(now.step_1, seen, among_NRB, weight_NRB > 0, sound_NR)
@@ -106,14 +106,14 @@ def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, now: Now) -> tuple[T
     return loss_NRB, seen, among_NRB, weight_NRB
 
 
-def soundness(phase: Phase, loss_NRB: Tensor, weight_NRB: Tensor, finite_NR: Tensor) -> tuple[Tensor, Tensor]:
-    """Networks (NR) whose loss and gradient are finite, and those of them that take a step.
+def soundness(phase: Phase, loss_NRB: Tensor, weight_NRB: Tensor, sum_NR: Tensor) -> tuple[Tensor, Tensor]:
+    """Networks (NR) whose loss and sum of gradients are finite, and those of them that take a step.
 
     The others sit out, as if the batch had not been.
     """
     # where, not a product: 0 · nan is nan, and a sample that nobody picked must not spoil the loss
     loss_NR = torch.where(weight_NRB > 0, loss_NRB, 0).sum(-1)
-    sound_NR = loss_NR.isfinite() & finite_NR
+    sound_NR = loss_NR.isfinite() & sum_NR.isfinite()
     return sound_NR, sound_NR if phase.rescue else sound_NR & (weight_NRB > 0).any(-1)
 
 

@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 
 class Precision(Enum):
@@ -38,3 +39,33 @@ class Precision(Enum):
         finally:
             for switch, value in zip(switches, before, strict=True):
                 switch.fp32_precision = value
+
+
+# ---- convolutions whose channels tensor cores like ------------------------------------------------------------
+
+
+class PaddedConv2d(nn.Conv2d):
+    """The same convolution with zero channels added up to a multiple of 8.
+
+    cuDNN's bfloat16 kernels need that, and would copy the whole batch to get it, several times a step.
+    """
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        n_out, n_in = weight.shape[:2]
+        more_in, more_out = -n_in % 8, -n_out % 8
+        input = F.pad(input, (0, 0, 0, 0, 0, more_in))
+        weight = F.pad(weight, (0, 0, 0, 0, 0, more_in, 0, more_out))
+        bias = None if bias is None else F.pad(bias, (0, more_out))
+        return super()._conv_forward(input, weight, bias)[:, :n_out]
+
+
+def pad_convolutions(module: nn.Module) -> None:
+    for m in module.modules():
+        if type(m) is nn.Conv2d and m.groups == 1 and (m.in_channels % 8 or m.out_channels % 8):
+            m.__class__ = PaddedConv2d
+
+
+def unpad_convolutions(module: nn.Module) -> None:
+    for m in module.modules():
+        if type(m) is PaddedConv2d:
+            m.__class__ = nn.Conv2d  # pyrefly: ignore[bad-argument-type]

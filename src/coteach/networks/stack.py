@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from coteach import draws
-from coteach.engine.precision import Precision
+from coteach.engine.precision import Precision, pad_convolutions, unpad_convolutions
 from coteach.engine.steps import Fused, as_it_is, side_by_side
 
 # Modules that a batched matrix product or an element-wise kernel serves at full speed. A stacked convolution
@@ -67,10 +67,13 @@ class Stack:
         self.shape = (networks, len(seeds))
         self.batched = batches_well(first) if batched is None else batched
         self.shapes = {name: p.shape for name, p in first.named_parameters() if p.requires_grad}
-        alignment = ALIGNMENT if torch.device(device).type == "cuda" else 1
+        on_gpu = torch.device(device).type == "cuda"
+        alignment = ALIGNMENT if on_gpu else 1
+        self.gap = torch.zeros(alignment, dtype=dtype, device=device)
         self.lengths = [-(-shape.numel() // alignment) * alignment for shape in self.shapes.values()]
         shared = getattr(first, "shared_buffers", ())
         self.shared = {name: b for name, b in first.named_buffers() if name in shared}
+        self.channels_last = on_gpu and precision is Precision.BF16 and not self.batched
         self.theta_NRP = torch.stack([self._flat(trained(m)) for m in modules]).unflatten(0, self.shape)
         self.buffers = {
             name: torch.stack([_fixed(m)[name] for m in modules]).unflatten(0, self.shape).clone()
@@ -82,12 +85,18 @@ class Stack:
             for name, b in first.named_buffers()
             if name in self.buffers and b.is_floating_point()
         ]
-        self.settled_NRQ = self._statistics() if self.statistics else None
+        # the statistics of the last sound batch, in one line, and which of the N·R networks each number belongs to
+        self.settled = torch.cat([*(b.flatten() for b in self.statistics), self.gap[:0]])
+        rows = torch.arange(networks * len(seeds), device=device)
+        self.owner = torch.cat([rows.repeat_interleave(b[0, 0].numel()) for b in self.statistics] or [rows[:0]])
         if self.batched:
             self.modules = [first]
             self.leaves = [self.theta_NRP.requires_grad_()]
         else:
             self.modules = modules
+            if self.channels_last:
+                for module in modules:
+                    pad_convolutions(module)
             self._look_through(modules)
             self.leaves = [p for m in modules for p in trained(m)]
         self.precision = precision
@@ -113,7 +122,7 @@ class Stack:
         if self.batched or not loss_NRB.is_cuda:
             return gradients
         # on a GPU a copy costs less than a call for each
-        return [torch.stack([self._flat(row) for row in self.by_network(gradients)]).unflatten(0, self.shape)]
+        return [self._flat(gradients).view_as(self.theta_NRP)]
 
     def by_network(self, of_leaves: Sequence[Tensor]) -> list[Sequence[Tensor]]:
         """Leaves or their gradients, as a list for each of the N·R networks."""
@@ -122,23 +131,22 @@ class Stack:
         n = len(self.shapes)
         return [of_leaves[i : i + n] for i in range(0, len(of_leaves), n)]
 
-    def are_finite(self, gradients: Sequence[Tensor]) -> Tensor:
-        """Whether all of each network's gradient is finite (NR), by its sum: the fastest look at every number."""
+    def sums(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Of each network's gradient (NR): the fastest look at every number, since it is finite if they are."""
         if len(gradients) == 1:
-            return gradients[0].sum(-1).isfinite()
-        sums = torch.stack([g.sum() for g in gradients])
-        return sums.view(*self.shape, -1).sum(-1).isfinite()
+            return gradients[0].sum(-1)
+        return torch.stack([g.sum() for g in gradients]).view(*self.shape, -1).sum(-1)
 
     def settle_statistics(self, sound_NR: Tensor) -> None:
         """Take the last batch out of the batch-norm statistics of the networks that were not sound."""
-        if self.settled_NRQ is not None:
-            self.settled_NRQ.copy_(torch.where(sound_NR[..., None], self._statistics(), self.settled_NRQ))
-            pieces = self.settled_NRQ.split([b[0, 0].numel() for b in self.statistics], -1)
-            views = [piece.view_as(b) for piece, b in zip(pieces, self.statistics, strict=True)]
-            torch._foreach_copy_(self.statistics, views)
-
-    def _statistics(self) -> Tensor:
-        return torch.cat([b.flatten(2) for b in self.statistics], -1)
+        if self.statistics:
+            now = torch.cat([b.flatten() for b in self.statistics])
+            sound = sound_NR.flatten().index_select(0, self.owner)
+            self.settled.copy_(torch.where(sound, now, self.settled))
+            pieces = self.settled.split([b.numel() for b in self.statistics])
+            torch._foreach_copy_(
+                self.statistics, [p.view_as(b) for p, b in zip(pieces, self.statistics, strict=True)]
+            )
 
     def network(self, n: int, r: int) -> nn.Module:
         """A plain copy of one network, in evaluation mode."""
@@ -146,7 +154,8 @@ class Stack:
         state = self._split(self.theta_NRP.detach()[n, r]) | {k: b[n, r] for k, b in self.buffers.items()}
         for name, value in _tensors(module).items():
             if name in state:  # shared buffers are there already
-                value.data = state[name].clone()
+                value.data = state[name].clone(memory_format=torch.contiguous_format)
+        unpad_convolutions(module)
         return module.eval()
 
     @contextmanager
@@ -185,17 +194,26 @@ class Stack:
     def _split(self, theta: Tensor) -> dict[str, Tensor]:
         """The flat last axis as named parameters; leading axes stay."""
         return {
-            name: piece[..., : shape.numel()].view(*theta.shape[:-1], *shape)
+            name: self._shaped(piece[..., : shape.numel()], shape)
             for (name, shape), piece in zip(self.shapes.items(), theta.split(self.lengths, dim=-1), strict=True)
         }
 
+    def _shaped(self, piece: Tensor, shape: torch.Size) -> Tensor:
+        leading = piece.shape[:-1]
+        if self.channels_last and len(shape) == 4:
+            out, channels, height, width = shape
+            return piece.view(*leading, out, height, width, channels).movedim(-1, -3)
+        return piece.view(*leading, *shape)
+
     def _flat(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The parameters of one network, or their gradients, as the last axis of theta_NRP."""
+        """The parameters of one or more networks, or their gradients, one after the other as in theta_NRP."""
         pieces = []
-        for tensor, length in zip(tensors, self.lengths, strict=True):
-            pieces.append(tensor.detach().flatten())
-            if length > tensor.numel():
-                pieces.append(tensor.new_zeros(length - tensor.numel()))
+        for i, tensor in enumerate(tensors):
+            last = self.channels_last and tensor.dim() == 4
+            pieces.append((tensor.detach().movedim(1, -1) if last else tensor.detach()).flatten())
+            gap = self.lengths[i % len(self.lengths)] - tensor.numel()
+            if gap:
+                pieces.append(self.gap[:gap])
         return torch.cat(pieces)
 
 
