@@ -121,4 +121,4 @@ class Items(Samples):
         x = item[0] if isinstance(item, tuple) and item else item
         whose = f"the features of {self.what}sample {i}"
         x = numbers(pixels(x, whose) if hasattr(x, "getbands") else x, whose)
-        return stored(torch.atleast_1d(x)[None], whose)[0]
+        return stored(x[None] if x.ndim else x[None, None], whose)[0]

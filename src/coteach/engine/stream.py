@@ -26,7 +26,7 @@ from coteach.engine.batches import Batches
 # takes little memory, large enough that handing a piece over costs little.
 PIECE_SAMPLES, PIECE_BYTES = 256, 2**22
 PIECES_AHEAD = 16
-STEPS_AHEAD = 4  # that the host may be before the device, since batches which wait there take memory
+STEPS_AHEAD = 2  # that the host may be before the device, since batches which wait there take memory
 MOST_READERS = 8
 MOST_THREADS = 4  # more of them are in each other's way
 
