@@ -15,7 +15,7 @@ from torch import nn
 import oracle
 from coteach import rules
 from coteach.engine.batches import half_views, same_view
-from coteach.engine.diary import Diary
+from coteach.engine.diary import Choice, Diary
 from coteach.metrics import EVENTS, count, evaluate, last_ten
 from coteach.networks.stack import Stack
 from coteach.rules import Batch
@@ -200,7 +200,11 @@ def counted(name, steps):
     rule, first = getattr(rules, name), steps[0]
     diary = Diary((len(steps), *first.weight_NRB.shape), torch.float64, "cpu")
     for i, step in enumerate(steps):
-        diary.write(torch.tensor([i]), step.seen, rule.among(step.seen), step.weight_NRB > 0, step.sound_NR)
+        seen, at = step.seen, torch.tensor([i])
+        weight = step.weight_NRB
+        chosen = Choice(seen.loss_NRB, seen.prediction_NRB, rule.among(seen), weight, weight > 0)
+        diary.write(at, chosen, step.sound_NR)
+        assert at.tolist() == [i + 1]
     clean_SRB = torch.stack([step.clean_RB for step in steps])
     return count(diary, rule, clean_SRB, first.seen.keep_R1, first.seen.round_up)
 

@@ -5,12 +5,18 @@ import torch
 from torch import Tensor, nn
 
 from coteach.engine.now import Now
-from coteach.engine.optimisers import MaskedOptimiser, TorchOptimiser
+from coteach.engine.optimisers import MaskedOptimiser, TorchAdam, TorchSGD
 from coteach.networks.stack import Stack
 from coteach.plan import Plan
 
 N, R, P, STEPS = 2, 3, 5, 12
-OPTIMISERS = [TorchOptimiser, MaskedOptimiser]
+
+
+def torchs(stack: Stack, plan: Plan) -> TorchAdam | TorchSGD:
+    return TorchAdam(stack, plan) if plan.optimizer == "adam" else TorchSGD(stack, plan)
+
+
+OPTIMISERS = [torchs, MaskedOptimiser]
 KINDS = {
     "adam": Plan(optimizer="adam"),
     "adam with weight decay": Plan(optimizer="adam", weight_decay=0.1),

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from coteach.augment import Augment
 from coteach.engine import PLAINLY, Engine
 from coteach.engine.batches import Batches, View, evaluation_input, half_views, same_view
-from coteach.engine.diary import Diary
+from coteach.engine.diary import Choice, Diary
 from coteach.engine.now import Now
-from coteach.engine.optimisers import MaskedOptimiser, Optimiser, TorchOptimiser
+from coteach.engine.optimisers import MaskedOptimiser, Optimiser, TorchAdam, TorchSGD
 from coteach.engine.steps import Captured, Fused, as_it_is
 from coteach.engine.stream import Stream, batches_of, chunks, put_away
 from coteach.estimate import transition_from_posteriors
@@ -82,19 +82,19 @@ def learn(training: Training, phase: Phase, fused: Fused = as_it_is) -> None:
     stack, now = training.stack, training.now
     x_RB, y_RB = fused(training.batches.take)(now.step_1)  # step 3
     logits_NRBC = stack(training.view(x_RB, stack.shape[0]))
-    loss_NRB, seen, among_NRB, weight_NRB = fused(choose)(phase, logits_NRBC, y_RB, now)  # steps 4 to 6
-    gradients = stack.gradients(loss_NRB, weight_NRB)
-    sound_NR, live_NR = fused(soundness)(phase, seen.loss_NRB, weight_NRB, stack.sums(gradients))
+    chosen = fused(choose)(phase, logits_NRBC, y_RB, now)  # steps 4 to 6
+    gradients = stack.gradients(chosen.loss_NRB, chosen.weight_NRB)
+    sound_NR, live_NR = fused(soundness)(phase, chosen, stack.sums(gradients))
     training.optimiser.step(gradients, live_NR, now)  # steps 7 and 8
     stack.settle_statistics(sound_NR)
-    fused(training.diary.write)(now.step_1, seen, among_NRB, weight_NRB > 0, sound_NR)
-    now.step_1 += 1
+    fused(training.diary.write)(now.step_1, chosen, sound_NR)
 
 
-def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, now: Now) -> tuple[Tensor, Batch, Tensor, Tensor]:
-    """Which samples weigh how much in each network's loss: loss_NRB, what was seen, among_NRB, weight_NRB."""
-    own = phase.own_labels  # a network hands on its own predictions
-    target_NRB = logits_NRBC.argmax(-1).flip(0) if own else y_RB.expand(len(logits_NRBC), -1, -1)
+def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, now: Now) -> Choice:
+    """Which samples weigh how much in each network's loss."""
+    target_NRB = y_RB.expand(len(logits_NRBC), -1, -1)
+    if phase.own_labels:  # a network hands on its own predictions
+        target_NRB = logits_NRBC.argmax(-1).flip(0)
     loss_NRB = phase.loss(logits_NRBC, target_NRB)
     seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), now.keep_R1, not now.plan.fidelity.floor)
     among_NRB = phase.rule.among(seen)  # step 4
@@ -103,18 +103,18 @@ def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, now: Now) -> tuple[T
     if phase.rescue:
         empty_NR1 = ~picked_NRB.any(-1, keepdim=True)
         weight_NRB = torch.where(empty_NR1 & now.early, 1 / picked_NRB.shape[-1], weight_NRB)
-    return loss_NRB, seen, among_NRB, weight_NRB
+    return Choice(loss_NRB, seen.prediction_NRB, among_NRB, weight_NRB, weight_NRB > 0)
 
 
-def soundness(phase: Phase, loss_NRB: Tensor, weight_NRB: Tensor, sum_NR: Tensor) -> tuple[Tensor, Tensor]:
+def soundness(phase: Phase, chosen: Choice, sum_NR: Tensor) -> tuple[Tensor, Tensor]:
     """Networks (NR) whose loss and sum of gradients are finite, and those of them that take a step.
 
     The others sit out, as if the batch had not been.
     """
     # where, not a product: 0 · nan is nan, and a sample that nobody picked must not spoil the loss
-    loss_NR = torch.where(weight_NRB > 0, loss_NRB, 0).sum(-1)
-    sound_NR = loss_NR.isfinite() & sum_NR.isfinite()
-    return sound_NR, sound_NR if phase.rescue else sound_NR & (weight_NRB > 0).any(-1)
+    loss_NR = torch.where(chosen.learnt_NRB, chosen.loss_NRB.detach(), 0).sum(-1)
+    sound_NR = (loss_NR + sum_NR) * 0 == 0  # as isfinite, which takes four kernels
+    return sound_NR, sound_NR if phase.rescue else sound_NR & chosen.learnt_NRB.any(-1)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def start(
     if device.type == "cuda":
         optimiser = MaskedOptimiser(stack, plan, engine.fused)
     else:
-        optimiser = TorchOptimiser(stack, plan)
+        optimiser = TorchAdam(stack, plan) if plan.optimizer == "adam" else TorchSGD(stack, plan)
     now = Now(plan, problem.noise_rates, device)
     diary = Diary((batches.per_epoch, *stack.shape, batches.size), dtype, device)
     return Training(stack, optimiser, batches, view, plan, problem, now, diary)

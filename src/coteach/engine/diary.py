@@ -4,10 +4,21 @@ A step only writes it down; all counting is done once an epoch, over all steps t
 S steps, N networks, R runs, B samples of a batch.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from coteach.rules import Batch
+
+@dataclass(frozen=True)
+class Choice:
+    """What became of one mini-batch."""
+
+    loss_NRB: Tensor  # the one with a gradient
+    prediction_NRB: Tensor
+    among_NRB: Tensor  # what the rule picked from
+    weight_NRB: Tensor  # of each sample in the network's loss
+    learnt_NRB: Tensor  # where that is not 0
 
 
 class Diary:
@@ -19,13 +30,15 @@ class Diary:
 
         self.loss_SNRB = empty(dtype)
         self.prediction_SNRB = empty(torch.int32)
-        self.among_SNRB = empty(torch.bool)  # what the rule picked from
-        self.learnt_SNRB = empty(torch.bool)  # what weighed in the network's loss
+        self.among_SNRB = empty(torch.bool)
+        self.learnt_SNRB = empty(torch.bool)
         self.sound_SNR = empty(torch.bool, 3)  # its loss and gradient were finite
 
-    def write(self, step_1: Tensor, seen: Batch, among_NRB: Tensor, learnt_NRB: Tensor, sound_NR: Tensor) -> None:
-        self.loss_SNRB.index_copy_(0, step_1, seen.loss_NRB[None])
-        self.prediction_SNRB.index_copy_(0, step_1, seen.prediction_NRB[None].int())
-        self.among_SNRB.index_copy_(0, step_1, among_NRB[None])
-        self.learnt_SNRB.index_copy_(0, step_1, learnt_NRB[None])
+    def write(self, step_1: Tensor, chosen: Choice, sound_NR: Tensor) -> None:
+        """The next entry; `step_1` then points behind it."""
+        self.loss_SNRB.index_copy_(0, step_1, chosen.loss_NRB.detach()[None])
+        self.prediction_SNRB.index_copy_(0, step_1, chosen.prediction_NRB[None].int())
+        self.among_SNRB.index_copy_(0, step_1, chosen.among_NRB[None])
+        self.learnt_SNRB.index_copy_(0, step_1, chosen.learnt_NRB[None])
         self.sound_SNR.index_copy_(0, step_1, sound_NR[None])
+        step_1 += 1

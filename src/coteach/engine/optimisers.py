@@ -1,8 +1,8 @@
 """Optimisers of a whole stack in which a single network can sit a step out, as if the step had not been.
 
-`TorchOptimiser` hands each network's tensors to torch's own, whose fused kernels are the fastest on a CPU; it must
-ask which networks are live. `MaskedOptimiser` computes the same for all networks at once without asking, so that a
-step can be captured in a CUDA graph. N networks, R runs, P parameters; NR1 is one number a network.
+`TorchAdam` and `TorchSGD` hand each network's tensors to torch's own, whose kernels are the fastest on a CPU; they
+must ask which networks are live. `MaskedOptimiser` computes the same for all networks at once without asking, so
+that a step can be captured in a CUDA graph. N networks, R runs, P parameters; NR1 is one number a network.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from coteach.engine.now import Now
 from coteach.engine.steps import Fused, as_it_is
@@ -25,19 +26,49 @@ class Optimiser(Protocol):
         ...
 
 
-class TorchOptimiser:
-    """torch's Adam or SGD; a tensor without a gradient is left alone: weights, moments and step count."""
+class TorchAdam:
+    """torch's fused Adam, called as a function: the object around it costs as much again as the step."""
+
+    def __init__(self, stack: Stack, plan: Plan):
+        self.stack, self.plan = stack, plan
+        self.weights = [[p.detach() for p in row] for row in stack.by_network(stack.leaves)]
+        self.means = [[torch.zeros_like(p) for p in row] for row in self.weights]
+        self.squares = [[torch.zeros_like(p) for p in row] for row in self.weights]
+        self.steps = [[torch.zeros((), dtype=torch.float32) for _ in row] for row in self.weights]
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+        live = [i for i, is_live in enumerate(live_NR.flatten().tolist()) if is_live]
+        rows = (self.weights, self.stack.by_network(gradients), self.means, self.squares, self.steps)
+        weights, gradients, means, squares, steps = ([t for i in live for t in row[i]] for row in rows)
+        if live:
+            adam(
+                weights,
+                gradients,
+                means,
+                squares,
+                [],
+                steps,
+                fused=True,
+                amsgrad=False,
+                beta1=now.beta1.item(),
+                beta2=BETA2,
+                lr=now.lr.item(),
+                weight_decay=self.plan.weight_decay,
+                eps=EPSILON,
+                maximize=False,
+            )
+
+
+class TorchSGD:
+    """torch's SGD; a tensor without a gradient is left alone, its momentum too."""
 
     def __init__(self, stack: Stack, plan: Plan):
         self.stack = stack
         self.rows = stack.by_network(stack.leaves)
-        self.adam = plan.optimizer == "adam"
         tensors = [p.requires_grad_() for row in self.rows for p in row]
-        if self.adam:
-            self.torch = torch.optim.Adam(tensors, plan.lr, weight_decay=plan.weight_decay, fused=True)
-        else:
-            # not fused: that SGD cannot take rows of which some have stepped before and others have not
-            self.torch = torch.optim.SGD(tensors, plan.lr, plan.momentum, weight_decay=plan.weight_decay)
+        # not fused: that SGD cannot take rows of which some have stepped before and others have not
+        self.torch = torch.optim.SGD(tensors, plan.lr, plan.momentum, weight_decay=plan.weight_decay)
 
     def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
         networks = zip(self.rows, self.stack.by_network(gradients), live_NR.flatten().tolist(), strict=True)
@@ -46,8 +77,6 @@ class TorchOptimiser:
                 p.grad = gradient if live else None
         for group in self.torch.param_groups:
             group["lr"] = now.lr.item()
-            if self.adam:
-                group["betas"] = (now.beta1.item(), BETA2)
         self.torch.step()
 
 
