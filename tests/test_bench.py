@@ -43,7 +43,7 @@ def silent(*anything) -> None:
 @pytest.fixture
 def case() -> Case:
     """Two batches of digits."""
-    return replace(make_case("digits", "coteaching_plus", 1, "cpu", None), samples=128)
+    return replace(make_case(Bench(), "digits", 1, "cpu"), samples=128)
 
 
 # ---- the command ----------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_where_nothing_disagrees_nothing_is_learnt():
 
 @pytest.mark.parametrize("kind", ["per_item", "tensor_dataset"])
 def test_plain_loops_learn(kind):
-    case = make_case("digits", "coteaching_plus", 1, "cpu", None)
+    case = make_case(Bench(), "digits", 1, "cpu")
     options = {"workers": 0} if kind == "per_item" else {}
     batches, test_batches = getattr(loops, kind)(*case.tensors, 64, **options)
     torch.manual_seed(1)

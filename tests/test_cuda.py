@@ -13,7 +13,7 @@ from coteach.engine.steps import Captured
 from coteach.methods import METHODS
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
-from coteach.train import Problem, fit, learn, start, train_epoch
+from coteach.train import Problem, fit, mini_batch, start, train_epoch
 from tiny import FIDELITIES, PLAN, assert_same_weights, convolutional, mlp, normed, opinionated, problem
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -78,7 +78,8 @@ def test_low_precision_learns_in_float32(precision):
 def test_the_host_waits_for_nothing_inside_an_epoch():
     phase = METHODS["coteaching_plus"].phases(PLAN)[-1]
     training = start(on_gpu(problem()), 2, PLAN, normed, Engine(torch.float64), same_view)
-    step = Captured(lambda: learn(training, phase))
+    learn = mini_batch(training, phase)
+    step = Captured(learn)
     train_epoch(training, 1, step)
     train_epoch(training, 2, step)
     assert step.runs > Captured.RUNS_BEFORE
@@ -87,7 +88,7 @@ def test_the_host_waits_for_nothing_inside_an_epoch():
         training.now.step_1.zero_()
         for _ in range(training.batches.per_epoch):
             step()
-            learn(training, phase)
+            learn()
             training.now.step_1.zero_()
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -6,7 +6,6 @@ Shapes: N networks, R runs, B samples of a mini-batch, M samples, C classes, P p
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -70,24 +69,29 @@ class Training:
     diary: Diary
 
 
-def train_epoch(training: Training, epoch: int, mini_batch: Callable[[], None]) -> None:
+def train_epoch(training: Training, epoch: int, learn: Callable[[], None]) -> None:
     """One epoch e of Algorithm 1."""
     training.now.turn_to(epoch)  # step 9: λ(e), and the learning rate
     for _ in training.batches.deal(epoch):  # step 2
-        mini_batch()  # steps 3 to 8
+        learn()  # steps 3 to 8
 
 
-def learn(training: Training, phase: Phase, fused: Fused = as_it_is) -> None:
+def mini_batch(training: Training, phase: Phase, fused: Fused = as_it_is) -> Callable[[], None]:
     """Steps 3 to 8 on the next mini-batch. No shape depends on the data, so this can be captured as a graph."""
     stack, now = training.stack, training.now
-    x_RB, y_RB = fused(training.batches.take)(now.step_1)  # step 3
-    logits_NRBC = stack(training.view(x_RB, stack.shape[0]))
-    chosen = fused(choose)(phase, logits_NRBC, y_RB, now)  # steps 4 to 6
-    gradients = stack.gradients(chosen.loss_NRB, chosen.weight_NRB)
-    sound_NR, live_NR = fused(soundness)(phase, chosen, stack.sums(gradients))
-    training.optimiser.step(gradients, live_NR, now)  # steps 7 and 8
-    stack.settle_statistics(sound_NR)
-    fused(training.diary.write)(now.step_1, chosen, sound_NR)
+    take, pick, judge, write = map(fused, (training.batches.take, choose, soundness, training.diary.write))
+
+    def learn() -> None:
+        x_RB, y_RB = take(now.step_1)  # step 3
+        logits_NRBC = stack(training.view(x_RB, stack.shape[0]))
+        chosen = pick(phase, logits_NRBC, y_RB, now)  # steps 4 to 6
+        gradients = stack.gradients(chosen.loss_NRB, chosen.weight_NRB)
+        sound_NR, live_NR = judge(phase, chosen, stack.sums(gradients))
+        training.optimiser.step(gradients, live_NR, now)  # steps 7 and 8
+        stack.settle_statistics(sound_NR)
+        write(now.step_1, chosen, sound_NR)
+
+    return learn
 
 
 def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, now: Now) -> Choice:
@@ -163,11 +167,11 @@ def fit(
                 phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC))
                 training = start(problem, method.networks, plan, build, engine, view, generation=position)
             preliminary = any(later.corrected_by for later in phases[position + 1 :])
-            mini_batch = partial(learn, training, phase, engine.fused)
+            learn = mini_batch(training, phase, engine.fused)
             if engine.captured:
-                mini_batch = Captured(mini_batch)
+                learn = Captured(learn)
             for epoch in phase.epochs:
-                train_epoch(training, epoch, mini_batch)
+                train_epoch(training, epoch, learn)
                 on_epoch(Epoch(epoch, measure(training, phase, epoch), preliminary, training))
         return training
 

@@ -6,12 +6,12 @@ Nothing is downloaded to measure a speed.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from coteach import data
+from coteach.bench.request import Bench
 from coteach.data import Dataset
 from coteach.methods import METHODS, Method
 from coteach.noise import Noise
@@ -89,8 +89,14 @@ class Case:
         return replace(whole, x_train=x_train[: self.samples], y_train=whole.y_train[: self.samples])
 
 
-def make_case(name: str, method: str, runs: int, device: str, data_dir: Path | None) -> Case:
-    experiment = Experiment(name, method, seeds=tuple(range(1, runs + 1)), data_dir=data_dir)
+def make_case(request: Bench, name: str, runs: int, device: str) -> Case:
+    experiment = Experiment(
+        name,
+        request.method,
+        seeds=tuple(range(1, runs + 1)),
+        data_dir=request.data_dir,
+        precision=request.precision,
+    )
     experiment.check()
     dataset, published = load_or_stand_in(experiment)
     return Case(dataset, published, experiment, device, len(dataset.x_train))

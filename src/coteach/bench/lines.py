@@ -141,7 +141,7 @@ def work_of(case: Case) -> Work:
 def new_case(name: str, runs: int, device: str, request: Bench, say: Say) -> Case:
     gc.collect()  # what an earlier case held is not this one's
     forget_peak_memory(device)
-    case = make_case(name, request.method, runs, device, request.data_dir)
+    case = make_case(request, name, runs, device)
     if not case.published:
         say(f"{name} is not in the data folder: random images of the same shape stand in for it")
     return case

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from coteach import names
 from coteach.data import DATASETS
-from coteach.runs.experiment import flag
+from coteach.runs.experiment import Precisions, flag
 
 # The open-sets cost what cifar10 does on their network, and the plain loops do not train as they are trained.
 BENCHED = tuple(name for name in DATASETS if not name.startswith("openset-"))
@@ -26,6 +26,8 @@ class Bench:
     """Epochs to time, after those that warm up."""
     scaling: bool = False
     """Instead of the plain loops: the cost against samples, batch size and runs."""
+    precision: Annotated[Precisions, flag("NAME", "as `coteach run` chooses")] = "auto"
+    """Precision of our networks: float32, tf32 or bf16."""
     json: bool = False
     """Print a JSON list, a line of the table each, and nothing else to stdout."""
     device: str = "auto"

@@ -17,8 +17,17 @@ def as_it_is(part: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiled(part: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of a step with its many small kernels fused into a few."""
-    return torch.compile(part, dynamic=False)
+    """A part of a step with its many small kernels fused into a few; as it is where the compiler fails."""
+    function = torch.compile(part, dynamic=False)
+
+    def call(*arguments: Any) -> Any:
+        # a process may train many methods and shapes, each with a part of its own: torch's usual limit is 8
+        with torch._dynamo.config.patch(
+            recompile_limit=1000, accumulated_recompile_limit=1000, suppress_errors=True
+        ):
+            return function(*arguments)
+
+    return call
 
 
 def side_by_side(calls: Sequence[Callable[[Tensor], Tensor]], inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -53,7 +62,8 @@ class Captured:
     def __init__(self, step: Step):
         self.step = step
         self.runs = 0
-        self.stream = torch.cuda.Stream()
+        # the same for all: every stream that ever multiplies keeps a workspace of 32 MiB for itself
+        self.stream = side_stream(SIDE_STREAMS, torch.device("cuda", torch.cuda.current_device()))
         self.graph = torch.cuda.CUDAGraph()
 
     def __call__(self) -> None:

@@ -184,9 +184,12 @@ class Stack:
                 setattr(module.get_submodule(owner), attribute, views[name])
 
     def _batched(self, x_NRB: Tensor) -> Tensor:
-        over_runs = vmap(self._one, randomness="different")
+        """Samples that several networks share go in once: their first layers then become one large product."""
         params = self._split(self.theta_NRP)
-        return vmap(over_runs, randomness="different")(params, self.buffers, x_NRB)
+        x, over_runs = _unless_shared(x_NRB, 1)
+        x, over_networks = _unless_shared(x, 0)
+        each_run = vmap(self._one, in_dims=(0, 0, over_runs), randomness="different")
+        return vmap(each_run, in_dims=(0, 0, over_networks), randomness="different")(params, self.buffers, x)
 
     def _one(self, params: dict[str, Tensor], buffers: dict[str, Tensor], x_B: Tensor) -> Tensor:
         return functional_call(self.modules[0], params | buffers | self.shared, (x_B,))
@@ -215,6 +218,12 @@ class Stack:
             if gap:
                 pieces.append(self.gap[:gap])
         return torch.cat(pieces)
+
+
+def _unless_shared(x: Tensor, axis: int) -> tuple[Tensor, int | None]:
+    """The samples and the axis for vmap; without it where the same samples are only repeated along it."""
+    shared = x.shape[axis] > 1 and x.stride(axis) == 0
+    return (x.select(axis, 0), None) if shared else (x, 0)
 
 
 def batches_well(module: nn.Module) -> bool:

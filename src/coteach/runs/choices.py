@@ -30,6 +30,8 @@ def choose_engine(
 ) -> Engine:
     """The engine of a group of `networks` in all, that is N × R."""
     on_gpu = device.startswith("cuda")
+    if experiment.compile == "yes" and not on_gpu:
+        raise ValueError("compile is yes, but on a CPU it makes steps slower: leave --compile out.")
     batched = {"auto": goes_batched(network, networks, plan, on_gpu), "batched": True, "loop": False}
     steps = plan.epochs * max(1, samples // plan.batch_size)
     pays = on_gpu and steps >= MANY_STEPS and not experiment.deterministic and can_compile()
@@ -51,7 +53,7 @@ def goes_batched(network: nn.Module, networks: int, plan: Plan, on_gpu: bool) ->
 def choose_precision(experiment: Experiment, network: nn.Module, on_gpu: bool) -> Precision:
     if experiment.precision != "auto":
         return Precision(experiment.precision)
-    return Precision.BF16 if on_gpu and has_convolutions(network) else Precision.FLOAT32
+    return Precision.TF32 if on_gpu and has_convolutions(network) else Precision.FLOAT32
 
 
 def choose_threads(network: nn.Module, networks: int, plan: Plan) -> int:

@@ -24,6 +24,8 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 GIVEN = ("batch_size", "warmup", "ramp", "keep_type", "optimizer", "lr", "loss", "estimate_epochs")
 
 
+Precisions = Literal["auto", "float32", "tf32", "bf16"]
+
 NOISE_HELP = "Flips of training labels: " + names.listed(names.NOISES)
 
 
@@ -78,7 +80,7 @@ class Experiment:
     """auto, cpu, cuda or cuda:1."""
     precision: Annotated[
         Literal["auto", "float32", "tf32", "bf16"],
-        flag("NAME", "bf16 for convolutions on a GPU, else float32"),
+        flag("NAME", "tf32 for convolutions on a GPU, else float32"),
     ] = "auto"
     """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
     stack: Literal["auto", "batched", "loop"] = "auto"

@@ -12,7 +12,7 @@ from coteach.engine import Engine
 from coteach.engine.batches import View, same_view
 from coteach.methods import Method
 from coteach.plan import Plan
-from coteach.train import Problem, learn, start
+from coteach.train import Problem, mini_batch, start
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ def fitting_group(
     training = start(problem.part(range(1)), method.networks, plan, build, engine, view or same_view)
     training.now.turn_to(1)
     for _ in training.batches.deal(1):
-        learn(training, method.phases(plan)[0])
+        mini_batch(training, method.phases(plan)[0])()
         break
     taken = torch.cuda.max_memory_allocated(device) - before
     del training

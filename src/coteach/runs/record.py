@@ -36,10 +36,11 @@ class Record:
     def write(self, epoch: Epoch, group: range) -> None:
         """The rows of one epoch of the runs of a group."""
         name = "estimate.jsonl" if epoch.preliminary else "metrics.jsonl"
-        for run, row in zip(group, epoch.rows, strict=True):
-            if self.halved[run] and run not in self.begun:
-                row["events"]["out_of_memory"] = self.halved[run]
-            self.begun.add(run)
+        if not epoch.preliminary:
+            for run, row in zip(group, epoch.rows, strict=True):
+                if self.halved[run] and run not in self.begun:
+                    row["events"]["out_of_memory"] = self.halved[run]
+            self.begun |= set(group)
         for i, folder in enumerate(self.folders):
             mine = [row for run, row in zip(group, epoch.rows, strict=True) if self.owners[run] == i]
             if not epoch.preliminary:

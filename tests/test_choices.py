@@ -1,0 +1,106 @@
+"""How a training is run when nobody says: the rules, and what overrides them."""
+
+from dataclasses import replace
+
+import pytest
+from torch import nn
+
+from coteach import networks
+from coteach.engine.precision import Precision
+from coteach.plan import Plan
+from coteach.runs import choices
+from coteach.runs.choices import choose_engine, choose_threads
+from coteach.runs.experiment import Experiment
+
+SHAPES = {"mlp": (1, 28, 28), "small_cnn": (3, 32, 32), "cnn7": (3, 32, 32)}
+
+
+def engine(name: str, device: str = "cuda", networks_in_all: int = 2, epochs: int = 200, **said):
+    network = networks.build(name, shape=SHAPES[name], n_classes=10)
+    return choose_engine(Experiment(**said), Plan(epochs=epochs), network, networks_in_all, 60_000, device)
+
+
+@pytest.fixture(autouse=True)
+def compiler(monkeypatch):
+    monkeypatch.setattr(choices, "can_compile", lambda: True)
+
+
+@pytest.mark.parametrize(
+    "name, device, in_all, batched",
+    [
+        ("mlp", "cuda", 2, True),
+        ("mlp", "cuda:1", 30, True),
+        ("mlp", "cpu", 2, False),  # a large product each is enough for a CPU
+        ("small_cnn", "cuda", 2, False),
+        ("small_cnn", "cuda", 30, True),
+        ("small_cnn", "cpu", 30, False),
+        ("cnn7", "cuda", 30, False),
+    ],
+)
+def test_what_is_batched(name, device, in_all, batched):
+    assert engine(name, device, in_all).batched is batched
+    assert engine(name, device, in_all, stack="batched").batched
+    assert not engine(name, device, in_all, stack="loop").batched
+
+
+def test_small_networks_are_batched_on_a_cpu():
+    small = networks.build("mlp", shape=(64,), n_classes=10)
+    assert choose_engine(Experiment(), Plan(batch_size=64), small, 2, 1000, "cpu").batched
+
+
+def test_a_recurrent_network_is_never_batched():
+    network = nn.Sequential(nn.Conv1d(1, 1, 1), nn.LSTM(4, 4))
+    assert not choose_engine(Experiment(), Plan(), network, 30, 1000, "cuda").batched
+
+
+def test_only_convolutions_on_a_gpu_leave_float32():
+    assert engine("mlp").precision is Precision.FLOAT32
+    assert engine("cnn7").precision is Precision.TF32
+    assert engine("cnn7", "cpu").precision is Precision.FLOAT32
+    for name in ("float32", "tf32", "bf16"):
+        assert engine("cnn7", precision=name).precision is Precision(name)
+
+
+def test_long_trainings_on_a_gpu_are_compiled(monkeypatch):
+    assert engine("mlp").compiled
+    assert not engine("mlp", epochs=20).compiled
+    assert engine("mlp", epochs=20, compile="yes").compiled
+    assert not engine("mlp", compile="no").compiled
+    assert not engine("mlp", deterministic=True).compiled
+    assert not engine("mlp", "cpu").compiled
+    with pytest.raises(ValueError, match="on a CPU"):
+        engine("mlp", "cpu", compile="yes")
+    monkeypatch.setattr(choices, "can_compile", lambda: False)
+    assert not engine("mlp").compiled
+
+
+def test_a_gpu_captures():
+    assert engine("mlp").captured
+    assert not engine("mlp", "cpu").captured
+
+
+def test_threads_follow_the_work_of_a_step(monkeypatch):
+    monkeypatch.setattr(choices.torch, "get_num_threads", lambda: 8)
+    small, large = (networks.build("mlp", shape=(n,), n_classes=10) for n in (64, 784))
+    assert choose_threads(small, 2, Plan(batch_size=64)) == 1
+    assert choose_threads(large, 2, Plan()) == 8
+    assert choose_threads(small, 200, Plan()) == 8
+    assert choose_threads(networks.build("small_cnn", shape=(3, 32, 32), n_classes=10), 1, Plan(batch_size=2)) == 8
+
+
+def test_the_choices_are_written_down(tmp_path, dataset):
+    import tomllib
+
+    from coteach.runs.run import run
+
+    experiment = Experiment(epochs=1, tau=0.1, batch_size=16, seeds=(1, 2, 3), out=tmp_path / "run")
+    folder = run(replace(experiment, group=2), dataset, say=lambda line: None).folder
+    assert tomllib.loads((folder / "config.toml").read_text())["engine"] == {
+        "device": "cpu",
+        "precision": "float32",
+        "batched": True,
+        "compiled": False,
+        "captured": False,
+        "streamed": False,
+        "group": 2,
+    }
