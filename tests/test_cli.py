@@ -45,7 +45,7 @@ def loaded_by(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=True)
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["data"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["data"], ["bench"]])
 def test_help_loads_nothing_heavy(tmp_path, command):
     """Torch alone takes two seconds; what is not imported cannot be slow."""
     done = loaded_by(*command, "--help", cwd=tmp_path)

@@ -44,7 +44,8 @@ def assert_same_on_gpu(name, plan, build, gpu: Engine):
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 @pytest.mark.parametrize("name", METHODS)
 def test_captured_is_the_cpu(name, fidelity, build, batched):
-    plan = replace(PLAN, fidelity=FIDELITIES[fidelity])
+    # as on the CPU, batch norm over convolutions trains 4 epochs: it doubles round-off every few steps
+    plan = replace(PLAN, fidelity=FIDELITIES[fidelity], epochs=4 if build is convolutional else PLAN.epochs)
     assert_same_on_gpu(name, plan, build, Engine(torch.float64, batched, captured=True))
 
 
