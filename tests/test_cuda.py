@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from coteach.data import Dataset
 from coteach.engine import Engine
@@ -93,6 +94,22 @@ def test_the_host_waits_for_nothing_inside_an_epoch():
             training.now.step_1.zero_()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+class Asking(nn.Module):
+    """Asks for a value in the middle of a step, which no graph can hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = mlp()
+
+    def forward(self, x):
+        return self.layers(x) * (1.0 if x.sum().item() else 2.0)
+
+
+def test_a_step_that_cannot_be_captured_goes_on_as_it_is():
+    with pytest.warns(UserWarning, match="uncaptured"):
+        assert_same_on_gpu("coteaching", PLAN, Asking, Engine(torch.float64, False, captured=True))
 
 
 def test_runs_that_do_not_fit_go_on_in_halves(tmp_path):

@@ -1,5 +1,6 @@
 """How a step is run over and over: its parts as they are or compiled, the whole in a CUDA graph or not."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -54,7 +55,8 @@ def side_stream(i: int, device: torch.device) -> torch.cuda.Stream:
 class Captured:
     """A step as a CUDA graph: its kernels are recorded once, and then started all together.
 
-    The first runs are the step as it is, so that libraries set themselves up outside of the recording.
+    The first runs are the step as it is, so that libraries set themselves up outside of the recording. A step that
+    cannot be recorded, because a network asks for a value in its middle, goes on as it is.
     """
 
     RUNS_BEFORE = 3
@@ -64,18 +66,30 @@ class Captured:
         self.runs = 0
         # the same for all: every stream that ever multiplies keeps a workspace of 32 MiB for itself
         self.stream = side_stream(SIDE_STREAMS, torch.device("cuda", torch.cuda.current_device()))
-        self.graph = torch.cuda.CUDAGraph()
+        self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
-        if self.runs < self.RUNS_BEFORE:
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
-                self.step()
-            torch.cuda.current_stream().wait_stream(self.stream)
-        else:
-            if self.runs == self.RUNS_BEFORE:
-                # other threads may go on using the device, for instance one that prefetches
-                with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
-                    self.step()
-            self.graph.replay()
+        if self.runs == self.RUNS_BEFORE:
+            self.graph = self._recorded()
         self.runs += 1
+        if self.graph:
+            self.graph.replay()
+            return
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            self.step()
+        torch.cuda.current_stream().wait_stream(self.stream)
+
+    def _recorded(self) -> torch.cuda.CUDAGraph | None:
+        graph = torch.cuda.CUDAGraph()
+        try:
+            # other threads may go on using the device, for instance one that prefetches
+            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+                self.step()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            warnings.warn(f"steps run uncaptured, and slower, on the GPU: {reason}", stacklevel=2)
+            return None
+        return graph
