@@ -134,6 +134,14 @@ def test_leaves_and_gradients_belong_to_their_network(batched):
         assert stack.sums(spoilt).isfinite().flatten().tolist() == [True] * 3 + [False] + [True] * 2
 
 
+@pytest.mark.parametrize("batched", [True, False])
+def test_one_network_of_one_tensor(batched):
+    stack = Stack(lambda: nn.Linear(F, C, bias=False), [1], 1, dtype=torch.float64, batched=batched)
+    loss_NRB = stack(inputs()[:1, :1]).square().sum(-1)
+    gradients = stack.gradients(loss_NRB, torch.ones_like(loss_NRB))
+    assert stack.sums(gradients).shape == (1, 1)
+
+
 def test_padded_convolutions_are_the_same():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(4, 3, 9, 9, generator=generator, dtype=torch.float64)

@@ -68,6 +68,7 @@ class Stack:
         self.batched = batches_well(first) if batched is None else batched
         self.shapes = {name: p.shape for name, p in first.named_parameters() if p.requires_grad}
         on_gpu = torch.device(device).type == "cuda"
+        self.in_one_piece = self.batched or on_gpu  # a gradient: there a copy costs less than a call for each leaf
         alignment = ALIGNMENT if on_gpu else 1
         self.gap = torch.zeros(alignment, dtype=dtype, device=device)
         self.lengths = [-(-shape.numel() // alignment) * alignment for shape in self.shapes.values()]
@@ -119,10 +120,9 @@ class Stack:
     def gradients(self, loss_NRB: Tensor, weight_NRB: Tensor) -> Sequence[Tensor]:
         """Of Σ weight·loss: one tensor laid out as theta_NRP, or in a loop on a CPU one for each leaf."""
         gradients = torch.autograd.grad(loss_NRB, self.leaves, weight_NRB)
-        if self.batched or not loss_NRB.is_cuda:
-            return gradients
-        # on a GPU a copy costs less than a call for each
-        return [self._flat(gradients).view_as(self.theta_NRP)]
+        if self.in_one_piece and not self.batched:
+            return [self._flat(gradients).view_as(self.theta_NRP)]
+        return gradients
 
     def by_network(self, of_leaves: Sequence[Tensor]) -> list[Sequence[Tensor]]:
         """Leaves or their gradients, as a list for each of the N·R networks."""
@@ -133,7 +133,7 @@ class Stack:
 
     def sums(self, gradients: Sequence[Tensor]) -> Tensor:
         """Of each network's gradient (NR): the fastest look at every number, since it is finite if they are."""
-        if len(gradients) == 1:
+        if self.in_one_piece:
             return gradients[0].sum(-1)
         return torch.stack([g.sum() for g in gradients]).view(*self.shape, -1).sum(-1)
 
