@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import oracle
 from coteach.methods import METHODS, Phase
 from coteach.plan import Plan
-from coteach.rules import Batch
+from coteach.rules import Batch, all_of, rounded
 
 Losses = Callable[[list[Tensor], list[Tensor]], list[Tensor]]  # of every network: logits and targets to losses
 
@@ -96,7 +96,10 @@ def taken_over(phase: Phase) -> Stage:
         return [mask.nonzero().flatten().tolist() for mask in phase.rule(batch(o))[:, 0]]
 
     def nothing_kept(o: oracle.Opinions) -> bool:
-        return bool(phase.rule.shortfalls(batch(o))[1])
+        b = batch(o)
+        n_among = phase.rule.among(b).sum(-1)
+        none = rounded(b.keep_R1.squeeze(-1) * n_among, b.round_up) == 0
+        return phase.rule.pick is not all_of and bool(((n_among > 0) & none).any())
 
     def weight(n_picked: int, n_batch: int) -> float:
         picked = (torch.arange(n_batch) < n_picked).double()[None, None]
