@@ -1,0 +1,158 @@
+"""What was measured beside what is known: results/summary.json, and a table of ours against the published."""
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from coteach.paper.measured import in_folder, write
+from coteach.paper.presets import cells, listed, preset_names
+
+# What a cell may have beyond its method, data and noise: a number is of the plain cell unless it says otherwise.
+UNUSUAL = ("loss", "tau", "keep_type", "warmup")
+HEADER = ("experiment", "method", "noise", "ours", "n", "known", "difference", "within", "source")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One known number: which cells it is compared with, what was measured, by whom and how."""
+
+    where: dict[str, Any]
+    mean: float
+    max: float | None
+    std: float | None
+    source: str
+    text: str
+    protocol: str
+    sure: str
+    borrowed: bool = False
+    bar: float | None = None  # how near the fidelity `bar_fidelity` has to come
+    bar_fidelity: str | None = None
+    not_measured: str | None = None  # why no cell corresponds
+
+    def fits(self, cell: dict[str, Any]) -> bool:
+        """Whether a cell, as in summary.json, is what this number was measured of, as far as that is known."""
+        if self.not_measured or any(cell[key] is not None for key in UNUSUAL if key not in self.where):
+            return False
+        return all(cell[key] == value for key, value in self.where.items())
+
+
+@cache
+def targets() -> tuple[Target, ...]:
+    table = tomllib.loads(files("coteach.paper").joinpath("targets.toml").read_text("utf-8"))
+    return tuple(t for row in table["row"] for t in targets_of(row, table["source"][row["source"]]))
+
+
+def targets_of(row: dict[str, Any], source: dict[str, str]) -> Iterator[Target]:
+    """A number for each method and noise of a row."""
+    place = {k: row[k] for k in ("experiment", "dataset", "fidelity", "network", *UNUSUAL) if k in row}
+    for noise in listed(row.get("noise", "")):
+        kind, _, rate = noise.partition(" ")
+        of_noise = {"noise": kind, "rate": float(rate)} if noise else {}
+        for method, mean in row["mean"].items():
+            yield Target(
+                place | of_noise | {"method": method},
+                mean,
+                row.get("max", {}).get(method),
+                row.get("std", {}).get(method),
+                row["source"],
+                source["text"],
+                source["protocol"],
+                source["sure"],
+                row.get("borrowed", False),
+                row.get("bar", {}).get(method),
+                row.get("bar_fidelity"),
+                row.get("not_measured"),
+            )
+
+
+@dataclass(frozen=True)
+class Line:
+    """A measured cell beside one known number, or none."""
+
+    cell: dict[str, Any]
+    label: str
+    column: str
+    target: Target | None
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.target is None else self.cell["mean"] - self.target.mean
+
+    @property
+    def allowed(self) -> float | None:
+        """The bar if there is one for this reading, else the larger spread over seeds, if any is known."""
+        t = self.target
+        if t is None:
+            return None
+        if t.bar is not None and t.bar_fidelity == self.cell["fidelity"]:
+            return t.bar
+        return max((std for std in (self.cell["std"], t.std) if std is not None), default=None)
+
+    @property
+    def within(self) -> bool | None:
+        if self.difference is None or self.allowed is None:
+            return None
+        return abs(self.difference) <= self.allowed
+
+    def texts(self) -> tuple[str, ...]:
+        """As under `HEADER`."""
+        c, t = self.cell, self.target
+        ours = f"{c['mean']:.2f}" + ("" if c["std"] is None else f" ± {c['std']:.2f}")
+        known, source, verdict = "–", "", ""
+        if t is not None:
+            known = f"{t.mean:.2f}" + ("" if t.std is None else f" ± {t.std:.2f}")
+            source = t.source + (", borrowed by the paper" if t.borrowed else "")
+        if self.within is not None:
+            verdict = f"{'yes' if self.within else 'no'} (± {self.allowed:.2f})"
+        difference = "" if self.difference is None else f"{self.difference:+.2f}"
+        n = str(len(c["seeds"]))
+        return c["experiment"], self.label, self.column, ours, n, known, difference, verdict, source
+
+
+def measured(folder: Path) -> list[dict[str, Any]]:
+    """The measured cells in the order of the presets; what no preset has (any more) comes last."""
+    place = {file: i for i, file in enumerate(hashes())}
+    return sorted(in_folder(folder), key=lambda record: place.get(record["file"], len(place)))
+
+
+def hashes() -> dict[str, str]:
+    """The files that presets ask for, with the hash that makes them up to date."""
+    wanted = (cell for preset in preset_names() for cell in cells(preset, then=True))
+    return {f"{cell.preset}/{cell.name}.json": cell.hash for cell in wanted}
+
+
+def summary(folder: Path) -> list[dict[str, Any]]:
+    """An object for each measured cell."""
+    return [record["summary"] | {"file": record["file"]} for record in measured(folder)]
+
+
+def write_summary(folder: Path) -> Path:
+    path = folder / "summary.json"
+    write(path, summary(folder))
+    return path
+
+
+def comparison(folder: Path, experiment: str | None = None) -> list[Line]:
+    """Every measured cell with each number that is known for it; one line without where none is.
+
+    Only cells as the presets have them are compared: nobody published what comes out after two epochs.
+    """
+    found: list[Line] = []
+    wanted = hashes()
+    for record in measured(folder):
+        cell = record["summary"]
+        if experiment in (None, cell["experiment"]):
+            as_published = wanted.get(record["file"]) == record["hash"]
+            known = [target for target in targets() if as_published and target.fits(cell)] or [None]
+            found += [Line(cell, record["row"], record["column"], target) for target in known]
+    return found
+
+
+def markdown(lines: list[Line]) -> str:
+    """A table ready for the docs."""
+    rows = [HEADER, tuple("---" for _ in HEADER), *(line.texts() for line in lines)]
+    return "".join("| " + " | ".join(row) + " |\n" for row in rows)

@@ -1,0 +1,171 @@
+"""The file of a measured cell: what decides its result and the hash of that, a summary, and every single run.
+
+It is written in one step, so that whatever lies in the folder is whole; runs of more seeds are merged into it.
+"""
+
+import json
+import os
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+
+import coteach
+from coteach.data import Dataset
+from coteach.metrics import last_ten
+from coteach.paper.presets import Cell
+from coteach.runs.folder import plain
+from coteach.runs.run import Result
+
+CURVES = ("test_accuracy", "label_precision", "disagreement", "total_variation")
+DIGITS = 5  # of a curve's points
+
+
+def path_of(cell: Cell, out: Path) -> Path:
+    return out / cell.preset / f"{cell.name}.json"
+
+
+def in_folder(out: Path) -> list[dict[str, Any]]:
+    """All cells of a folder of results, each with the name of its file; other JSON may lie there, too."""
+    found = [(path, load(path)) for path in sorted(out.glob("*/*.json"))]
+    return [record | {"file": path.relative_to(out).as_posix()} for path, record in found if is_cell(record)]
+
+
+def read(path: Path, expected_hash: str) -> dict[str, Any] | None:
+    """A cell's record, unless there is none or it was measured in another way."""
+    record: Any = load(path) if path.exists() else None
+    return record if is_cell(record) and record["hash"] == expected_hash else None
+
+
+def load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: remove it, and what was in it is measured again.") from error
+
+
+def is_cell(record: Any) -> bool:
+    return isinstance(record, dict) and record.keys() >= {"hash", "data", "summary", "runs"}
+
+
+def write(path: Path, content: Any) -> None:
+    """In one step: a reader, or a run that goes on later, sees the whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        unfinished.write_text(lines(content) + "\n", encoding="utf-8")
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def lines(value: Any, indent: str = "") -> str:
+    """JSON in which a list of numbers, such as a curve, stays on its line."""
+    inner = indent + " "
+    if isinstance(value, dict) and value:
+        items = [f"{inner}{json.dumps(key)}: {lines(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
+        return "[\n" + ",\n".join(inner + lines(item, inner) for item in value) + f"\n{indent}]"
+    return json.dumps(value)
+
+
+def measurement(result: Result, dataset: Dataset, runs_in_stack: int, commit: str | None) -> dict[str, Any]:
+    """What a run of some seeds adds to a cell."""
+    s = result.summary
+    seconds = s["seconds"] / runs_in_stack  # so that the cells' seconds sum to those of the whole
+    there = {"seconds": round(seconds, 2), "hardware": s["hardware"], "commit": commit}
+    there["versions"] = {"coteach": coteach.__version__, "torch": torch.__version__, "numpy": np.__version__}
+    return {
+        "data": {
+            "samples": len(dataset.x_train),
+            "test_samples": len(dataset.x_test),
+            "classes": dataset.n_classes,
+            "note": dataset.note,
+            "noise_sha256": s["noise_sha256"],
+            "realised_rate": s["realised_rate"],
+        },
+        "runs": [of_seed(seed, result.rows) | there for seed in s["seeds"]],
+    }
+
+
+def of_seed(seed: int, rows: list[dict]) -> dict[str, Any]:
+    """The numbers of one run, in per cent over its last ten epochs, and its curves as shares."""
+    mine = [row for row in rows if row["seed"] == seed]
+    last = mine[-10:]
+    mean, highest = last_ten(mine)
+    points = [row | {"test_accuracy": fmean(row["test_accuracy"])} for row in mine]
+    return {
+        "seed": seed,
+        "mean": 100 * mean,
+        "max": 100 * highest,
+        "mean_per_network": [100 * fmean(a) for a in zip(*(row["test_accuracy"] for row in last), strict=True)],
+        "ensemble": 100 * fmean(row["ensemble_accuracy"] for row in last),
+        "label_precision": percent([row["label_precision"] for row in last]),
+        "events": dict(sum((Counter(row["events"]) for row in mine), Counter())),
+        "curves": {name: [rounded(point[name]) for point in points] for name in CURVES},
+    }
+
+
+def percent(shares: list[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return 100 * fmean(known) if known else None
+
+
+def rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)
+
+
+def merged(cell: Cell, new: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """The record of a cell with the runs of both; a seed that is in both is taken from the older."""
+    if before is not None and before["data"] != new["data"]:
+        raise ValueError(
+            f"{cell.preset}/{cell.name} was measured on other data ({before['data']['note'] or before['data']}): "
+            "give another folder for these results."
+        )
+    by_seed = {run["seed"]: run for record in (new, before) if record is not None for run in record["runs"]}
+    runs = [by_seed[seed] for seed in sorted(by_seed)]
+    fields = plain({k: v for k, v in asdict(cell.experiment).items() if k not in ("seeds", "device", "out")})
+    return {
+        "preset": cell.preset,
+        "title": cell.title,
+        "row": cell.row,
+        "column": cell.column,
+        "show": cell.show,
+        "hash": cell.hash,
+        "config": cell.config,
+        "experiment": fields,
+        "data": new["data"],
+        "summary": summarise(cell, runs),
+        "runs": runs,
+    }
+
+
+def summarise(cell: Cell, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The object of results/summary.json: accuracies in per cent, over networks, the last ten epochs and seeds."""
+    means = [run["mean"] for run in runs]
+    precisions = [run["label_precision"] for run in runs if run["label_precision"] is not None]
+    return cell.address | {
+        "seeds": [run["seed"] for run in runs],
+        "mean": fmean(means),
+        "std": stdev(means) if len(means) > 1 else None,
+        "max": fmean(run["max"] for run in runs),
+        "mean_per_seed": means,
+        "mean_per_network": [fmean(a) for a in zip(*(run["mean_per_network"] for run in runs), strict=True)],
+        "ensemble": fmean(run["ensemble"] for run in runs),
+        "label_precision": fmean(precisions) if precisions else None,
+        "seconds": round(sum(run["seconds"] for run in runs), 2),
+        "hardware": all_of(run["hardware"] for run in runs),
+        "torch": all_of(run["versions"]["torch"] for run in runs),
+        "commit": all_of(run["commit"] for run in runs),
+    }
+
+
+def all_of(values: Any) -> str | None:
+    """Each once, in one text: runs of a cell may come from several machines."""
+    known = dict.fromkeys(value for value in values if value is not None)
+    return "; ".join(known) or None

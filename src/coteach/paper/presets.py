@@ -1,0 +1,182 @@
+"""From presets.toml to cells: one experiment each, with its seeds and its place in a table. No torch."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from importlib.resources import files
+from itertools import product
+from typing import Any
+
+from coteach import names
+from coteach.runs.experiment import Experiment
+
+# Methods that presets name and the library is still to get: their cells appear as soon as names.METHODS has them.
+TO_COME = {"iterative", "coteaching_plus_own"}
+
+ABOUT = {"title", "show", "data", "first", "then", "cells"}  # keys of a preset that are no fields of an experiment
+LABELS = {
+    "standard": "Standard",
+    "decoupling": "Decoupling",
+    "f_correction": "F-correction",
+    "f_correction_known": "F-correction, Q known",
+    "mentornet": "MentorNet",
+    "coteaching": "Co-teaching",
+    "coteaching_plus": "Co-teaching+",
+    "coteaching_plus_own": "Co-teaching+ without exchange",
+    "cotraining": "Co-training",
+    "jocor": "JoCoR",
+    "iterative": "Iterative",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table: an experiment that says nothing of seeds, and how many seeds it gets."""
+
+    preset: str
+    experiment: Experiment
+    seeds: tuple[int, ...]
+    title: str
+    row: str
+    column: str
+    show: str = "test_accuracy"
+    data: dict[str, Any] = field(default_factory=dict)  # options of the data set's reader
+
+    @property
+    def name(self) -> str:
+        """The name of its file, from what sets it apart."""
+        e = self.experiment
+        parts = [e.dataset] if len(datasets(self.preset)) > 1 else []
+        parts += [e.method, e.loss, e.fidelity, e.network]
+        parts += [f"{key}-{value:g}" for key, value in given(e, "keep_type", "warmup", "epochs", "tau").items()]
+        parts += [e.noise, *(f"{rate:g}" for rate in given(e, "rate").values())]
+        return "-".join(part for part in parts if part)
+
+    @property
+    def address(self) -> dict[str, Any]:
+        """What a known number can be looked up by; None is what the data set or the method usually has."""
+        e = self.experiment
+        return {
+            "experiment": self.preset,
+            "dataset": e.dataset,
+            "network": e.network_name,
+            "method": e.method,
+            "loss": e.loss,
+            "fidelity": str(e.parsed_fidelity),
+            "noise": e.noise_kind if e.recipe.own_noise is None else "openset",
+            "rate": e.noise_share,
+            "noise_seed": e.noise_seed,
+            "tau": e.tau,
+            "keep_type": e.keep_type,
+            "warmup": e.warmup,
+            "epochs": e.plan().epochs,
+        }
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All that decides the result, save the seeds, the versions and the hardware.
+
+        What is off (None, False, 0, nothing) is left out: an option that is added to the library later, and is off
+        in this cell, leaves its hash as it is.
+        """
+        e = self.experiment
+        config = self.address | {
+            "data": e.recipe.data | self.data,
+            "tau": e.noise_share if e.tau is None else e.tau,
+            "precision": e.precision,
+        }
+        plan = asdict(e.plan()) | {"fidelity": str(e.parsed_fidelity)}
+        del config["experiment"]  # the same may be measured for several presets
+        return {key: value for key, value in (config | plan).items() if value}
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def read() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(files("coteach.paper").joinpath("presets.toml").read_text("utf-8"))
+
+
+def preset_names() -> list[str]:
+    return list(read())
+
+
+def datasets(preset: str) -> set[str]:
+    """The data sets of a preset; a file's name tells them apart where there are several."""
+    table = read().get(preset, {})
+    return {grid.get("dataset", table.get("dataset")) for grid in table.get("cells", [])}
+
+
+def cells(preset: str, *, then: bool = False, with_those_to_come: bool = False) -> list[Cell]:
+    """The cells of a preset, the most telling first, with the seeds to begin with or, `then`, all of them."""
+    names.check_name("preset", preset, read())
+    table = read()[preset]
+    all_cells = [cell for grid in table["cells"] for cell in expanded(preset, table | grid, then)]
+    at_hand = [c for c in all_cells if with_those_to_come or c.experiment.method in names.METHODS]
+    for cell in at_hand:
+        if cell.experiment.method in names.METHODS:
+            cell.experiment.check()
+    return at_hand
+
+
+def expanded(preset: str, grid: dict[str, Any], then: bool) -> Iterator[Cell]:
+    """Lists multiplied; the noise changes fastest, since cells that differ in noise alone are trained together."""
+    first = grid.get("first", 1)
+    n_seeds = max(grid.get("then", grid.get("first") or 1), first) if then else first
+    axes = {key: listed(value) for key, value in grid.items() if key not in ABOUT}
+    axes = {key: axes[key] for key in sorted(axes, key=lambda key: key in ("noise", "tau_off"))}
+    for values in product(*axes.values()) if n_seeds else ():
+        experiment = experiment_of(dict(zip(axes, values, strict=True)))
+        yield Cell(
+            preset,
+            experiment,
+            tuple(range(1, n_seeds + 1)),
+            grid["title"],
+            row_label(experiment),
+            column_label(experiment, several=len(datasets(preset)) > 1),
+            grid.get("show", "test_accuracy"),
+            grid.get("data", {}),
+        )
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def experiment_of(values: dict[str, Any]) -> Experiment:
+    if unknown := values.keys() - {f.name for f in fields(Experiment)} - {"tau_off"}:
+        raise ValueError(f"presets.toml has keys that no experiment has: {', '.join(sorted(unknown))}.")
+    values = {key: value for key, value in values.items() if value != ""}
+    offset = values.pop("tau_off", None)
+    if "noise" in values:
+        kind, rate = values["noise"].split()
+        values |= {"noise": kind, "rate": float(rate)}
+    experiment = Experiment(**values)
+    if offset is not None:
+        experiment = replace(experiment, tau=round(values["rate"] + offset, 4))
+    return experiment
+
+
+def given(e: Experiment, *keys: str) -> dict[str, Any]:
+    return {key: value for key in keys if (value := getattr(e, key)) is not None}
+
+
+def row_label(e: Experiment) -> str:
+    """The method, and whatever of it is not usual."""
+    details = [e.fidelity if e.fidelity != "authors" or e.method.startswith("coteaching_plus") else None, e.loss]
+    details += [f"{key} {value}" for key, value in given(e, "network", "keep_type", "warmup").items()]
+    if e.tau is not None and e.rate is not None:
+        details.append(f"τ {e.tau - e.rate:+.2g}")
+    return ", ".join([LABELS[e.method], *(detail for detail in details if detail)])
+
+
+def column_label(e: Experiment, several: bool = False) -> str:
+    parts = [e.dataset] if several or e.noise is None else []
+    if e.noise is not None and e.rate is not None:
+        parts.append(f"{e.noise} {100 * e.rate:g} %")
+    return ", ".join(parts)

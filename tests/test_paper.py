@@ -1,0 +1,514 @@
+"""The paper's figures and tables as presets: what they expand to, how they are measured, resumed and compared."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from coteach import names
+from coteach.data import DATASETS
+from coteach.fidelity import SWITCHES
+from coteach.paper import compare, measured, presets, reproduce
+from coteach.paper.presets import Cell, cells, preset_names
+from coteach.runs.experiment import Experiment, differing_fields
+from coteach.runs.run import MAY_DIFFER, run, run_together
+from run_cases import silent
+
+CONTRACT = {
+    "experiment", "dataset", "network", "method", "fidelity", "noise", "rate", "noise_seed", "epochs", "seeds",
+    "mean", "std", "max", "mean_per_network", "ensemble", "label_precision", "hardware", "torch", "commit",
+}  # fmt: skip
+
+
+def tiny(noise="pair", rate=0.45, seeds=(1, 2), preset="tiny", **changes) -> Cell:
+    usual = {"dataset": "digits", "method": "coteaching", "epochs": 2, "device": "cpu"}
+    e = Experiment(noise=noise, rate=rate, **(usual | changes))
+    return Cell(preset, e, seeds, "Tiny", presets.row_label(e), presets.column_label(e))
+
+
+class Spy:
+    """Stands before run_together: counts what is run, and may break down at the n-th stack."""
+
+    def __init__(self, monkeypatch, fail_at=None):
+        self.stacks, self.fail_at = [], fail_at
+        monkeypatch.setattr(reproduce, "run_together", self)
+
+    def __call__(self, experiments, *arguments, **options):
+        if len(self.stacks) == self.fail_at:
+            raise KeyboardInterrupt
+        self.stacks.append([(e.noise, e.method, e.seeds) for e in experiments])
+        return run_together(experiments, *arguments, **options)
+
+
+def measure(wanted, out, **options):
+    return reproduce.measure(wanted, out, say=silent, **options)
+
+
+# ---- presets --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, n_cells, n_runs, n_cells_then, n_runs_then",
+    [
+        ("divergence", 24, 240, 24, 240),  # (3 methods + Co-teaching+ as the paper) × 3 noises × 2 networks
+        ("mnist", 21, 105, 21, 105),  # (6 methods + Co-teaching+ as the paper) × 3 noises
+        ("cifar10", 24, 72, 24, 120),  # and Decoupling without a warm start
+        ("cifar100", 21, 21, 24, 72),
+        ("news", 36, 108, 36, 180),  # 6 methods × 2 readings × 3 noises
+        ("openset", 6, 6, 8, 24),
+        ("openset-svhn", 5, 5, 5, 15),
+        ("openset-imagenet32", 5, 5, 5, 15),
+        ("tiny-imagenet", 3, 3, 19, 57),
+        ("tiny-imagenet-200", 18, 18, 18, 54),
+        ("jocor", 6, 24, 21, 75),
+    ],
+)
+def test_presets_expand_to_the_cells_of_the_paper(name, n_cells, n_runs, n_cells_then, n_runs_then):
+    first = cells(name, with_those_to_come=True)
+    then = cells(name, then=True, with_those_to_come=True)
+    assert (len(first), sum(len(cell.seeds) for cell in first)) == (n_cells, n_runs)
+    assert (len(then), sum(len(cell.seeds) for cell in then)) == (n_cells_then, n_runs_then)
+    assert {cell.name for cell in first} <= {cell.name for cell in then}
+
+
+def test_the_ablation_has_every_rule_with_every_loss_and_every_switch_alone():
+    for dataset in ("mnist", "cifar10"):
+        found = [
+            c.experiment for c in cells("ablation", with_those_to_come=True) if c.experiment.dataset == dataset
+        ]
+        plain = {(e.method, e.loss) for e in found if e.fidelity == "authors" and e.tau is None}
+        for method in ("standard", "decoupling", "mentornet", "coteaching", "jocor", "cotraining"):
+            assert {(method, loss) for loss in (None, "softmax_twice", "mae", "gce")} <= plain
+        for method in ("coteaching_plus", "coteaching_plus_own"):
+            assert {(method, loss) for loss in (None, "cross_entropy", "mae", "gce")} <= plain
+        alone = {e.fidelity for e in found if e.method == "coteaching_plus"}
+        irrelevant = {"narrow_cnn7", "flat_pooling", "news_70_30", "tiny_crops", "linear_type2", "openset_mixture"}
+        relevant = SWITCHES.keys() - irrelevant - ({"warmup_short"} if dataset == "mnist" else set())
+        assert {"paper", "authors", *(f"paper+{switch}" for switch in relevant)} <= alone
+        told = {(e.keep_type, round(e.tau - e.rate, 3)) for e in found if e.tau and e.rate}
+        assert told == {(1, -0.1), (1, 0.1), (2, -0.1), (2, 0), (2, 0.1)}
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_cell_is_a_sound_experiment_with_a_name_and_a_hash_of_its_own(name):
+    all_cells = cells(name, then=True)
+    assert all_cells
+    for cell in all_cells:
+        replace(cell.experiment, seeds=cell.seeds).check()
+        assert cell.name == cell.name.strip("-. ")
+        assert not set(cell.name) & set('/\\ :*?"<>|')
+        assert cell.row
+        assert cell.column
+    assert len({cell.name for cell in all_cells}) == len(all_cells)
+    assert len({cell.hash for cell in all_cells}) == len(all_cells)
+    assert len({(cell.row, cell.column) for cell in all_cells}) == len(all_cells)
+
+
+def test_methods_are_there_or_said_to_come():
+    named = {c.experiment.method for n in preset_names() for c in cells(n, then=True, with_those_to_come=True)}
+    assert named <= names.METHODS.keys() | presets.TO_COME
+    assert names.METHODS.keys() | presets.TO_COME <= presets.LABELS.keys()
+    for name in preset_names():
+        assert all(cell.experiment.method in names.METHODS for cell in cells(name, then=True))
+
+
+def test_the_first_cell_of_a_figure_is_its_most_telling_one():
+    assert [cells(n)[0].name for n in ("mnist", "openset")] == [
+        "coteaching_plus-authors-pair-0.45",
+        "coteaching_plus-paper",
+    ]
+
+
+def test_a_preset_that_is_not_there_is_told_with_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'cifar100'"):
+        cells("cifar-100")
+
+
+@pytest.mark.parametrize("mistake", [{"noise": "pair 1.5"}, {"loss": "mea"}, {"colour": "red"}], ids=str)
+def test_a_mistake_in_the_presets_is_refused(monkeypatch, mistake):
+    table = {"title": "Tiny", "dataset": "digits", "cells": [{"method": "standard"} | mistake]}
+    monkeypatch.setattr(presets, "read", lambda: {"tiny": table})
+    with pytest.raises(ValueError, match="1.5|mea|colour"):
+        cells("tiny")
+
+
+def test_presets_do_not_load_torch():
+    code = "import sys, coteach.paper.presets as p; p.cells('ablation'); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_stacks_are_of_cells_that_may_run_together(name):
+    todo = [(cell, cell.seeds) for cell in cells(name, then=True)]
+    stacks = reproduce.stacks(todo)
+    assert sorted(cell.name for stack in stacks for cell, _ in stack) == sorted(cell.name for cell, _ in todo)
+    for stack in stacks:
+        first = stack[0][0]
+        for cell, _ in stack:
+            assert differing_fields(first.experiment, cell.experiment) <= MAY_DIFFER
+            assert cell.data == first.data
+    assert len({id(stack) for stack in stacks}) == len({cell_key(cell) for cell, _ in todo})
+
+
+def cell_key(cell):
+    """All but the noise and τ, read off the name."""
+    e = cell.experiment
+    return (e.dataset, e.method, e.loss, e.fidelity, e.network, e.keep_type, e.warmup)
+
+
+def test_open_sets_of_another_share_are_other_images_and_do_not_run_together():
+    todo = [(tiny(noise=None, rate=rate, dataset="openset-cifar100"), (1,)) for rate in (0.2, 0.4)]
+    assert len(reproduce.stacks(todo)) == 2
+
+
+# ---- the hash -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dataset": "mnist"}, {"method": "standard"}, {"loss": "gce"}, {"fidelity": "authors"}, {"rate": 0.4},
+        {"noise": "symmetric"}, {"noise_seed": 1}, {"tau": 0.3}, {"epochs": 3}, {"batch_size": 32}, {"warmup": 0},
+        {"ramp": 2}, {"keep_type": 2}, {"network": "mlp3"}, {"optimizer": "sgd"}, {"lr": 0.1},
+        {"precision": "bf16"}, {"fidelity": "paper+floor"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_hash_changes_with_whatever_decides_the_result(change):
+    cell = tiny()
+    assert replace(cell, experiment=replace(cell.experiment, **change)).hash != cell.hash
+
+
+def test_an_option_that_is_off_leaves_the_hash_as_it_is(monkeypatch):
+    before = tiny().hash
+    plain = presets.asdict
+    monkeypatch.setattr(presets, "asdict", lambda plan: plain(plan) | {"some_new_option": None, "another": False})
+    assert tiny().hash == before
+    monkeypatch.setattr(presets, "asdict", lambda plan: plain(plan) | {"some_new_option": 3})
+    assert tiny().hash != before
+
+
+def test_the_hash_changes_with_the_data_but_not_with_where_and_on_what_it_runs():
+    cell = tiny()
+    assert replace(cell, data={"classes": 5}).hash != cell.hash
+    elsewhere = replace(cell.experiment, device="cuda", group=1, data_dir="/x", out="/y", stack="loop", seeds=(9,))
+    same = replace(cell, experiment=elsewhere, seeds=(7,), title="another", preset="another", row="r", column="c")
+    assert same.hash == cell.hash
+    spelt_out = replace(cell.experiment, tau=0.45, network="mlp", lr=0.005)  # the defaults
+    assert replace(cell, experiment=spelt_out).hash == cell.hash
+
+
+# ---- measuring ------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_says_what_its_run_says(tmp_path):
+    noises = [tiny(), tiny("symmetric", 0.2)]
+    seen = []
+    paths = measure(noises, tmp_path, commit="abc", on_progress=seen.append)
+    assert [path.name for path in paths] == [
+        "coteaching-paper-epochs-2-pair-0.45.json",
+        "coteaching-paper-epochs-2-symmetric-0.2.json",
+    ]
+    assert [(p.done, p.total) for p in seen] == [(4, 8), (8, 8)]  # 2 epochs of 2 × 2 runs
+    together = [replace(c.experiment, seeds=(1, 2), out=tmp_path / "runs" / c.column) for c in noises]
+    for path, result in zip(paths, run_together(together, say=silent), strict=True):
+        record = json.loads(path.read_text())
+        for key in CONTRACT - {"experiment", "hardware", "torch", "commit"}:
+            assert record["summary"][key] == pytest.approx(result.summary[key]), key
+        assert record["data"]["noise_sha256"] == result.summary["noise_sha256"]
+        assert record["data"]["samples"] == 1297
+        assert [r["commit"] for r in record["runs"]] == ["abc", "abc"]
+        for run_of_seed in record["runs"]:
+            rows = [row for row in result.rows if row["seed"] == run_of_seed["seed"]]
+            curves = run_of_seed["curves"]
+            assert set(curves) == {"test_accuracy", "label_precision", "disagreement", "total_variation"}
+            assert curves["total_variation"] == [round(row["total_variation"], 5) for row in rows]
+            assert curves["test_accuracy"] == [round(sum(row["test_accuracy"]) / 2, 5) for row in rows]
+    assert not list(tmp_path.glob("**/.*"))
+
+
+def test_what_one_network_does_not_have_is_null(tmp_path):
+    (path,) = measure([tiny(method="standard", seeds=(1,))], tmp_path)
+    record = json.loads(path.read_text())
+    assert record["runs"][0]["curves"]["disagreement"] == [None, None]
+    assert len(record["summary"]["mean_per_network"]) == 1
+    assert record["summary"]["std"] is None
+
+
+def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch):
+    wanted = [tiny(), tiny("symmetric", 0.2)]
+    measure(wanted, tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.glob("*/*.json")}
+    spy, said = Spy(monkeypatch), []
+    reproduce.measure(wanted, tmp_path, say=said.append)
+    assert spy.stacks == []
+    assert said == [f"2 of 2 cells are in {tmp_path} already"]
+    assert {path: path.read_bytes() for path in tmp_path.glob("*/*.json")} == before
+
+
+def test_only_the_seeds_that_are_missing_are_run_and_merged(tmp_path, monkeypatch):
+    (path,) = measure([tiny(seeds=(2,))], tmp_path)
+    old = json.loads(path.read_text())
+    spy = Spy(monkeypatch)
+    measure([tiny(seeds=(1, 2, 3))], tmp_path)
+    assert spy.stacks == [[("pair", "coteaching", (1, 3))]]
+    new = json.loads(path.read_text())
+    assert new["summary"]["seeds"] == [1, 2, 3]
+    assert new["runs"][1] == old["runs"][0]
+    alone = run(replace(tiny().experiment, seeds=(1, 2, 3), out=tmp_path / "alone"), say=silent)
+    for key in ("mean", "std", "max", "ensemble", "label_precision"):
+        assert new["summary"][key] == pytest.approx(alone.summary[key], abs=0.5), key  # float32, stacked otherwise
+    measure([tiny(seeds=(1,))], tmp_path)
+    assert json.loads(path.read_text()) == new  # fewer seeds than are there take nothing away
+
+
+def test_cells_of_a_stack_may_miss_different_seeds(tmp_path, monkeypatch):
+    measure([tiny(seeds=(1,))], tmp_path)
+    spy = Spy(monkeypatch)
+    measure([tiny(), tiny("symmetric", 0.2)], tmp_path)
+    assert spy.stacks == [[("pair", "coteaching", (2,)), ("symmetric", "coteaching", (1, 2))]]
+    assert [c["seeds"] for c in compare.summary(tmp_path)] == [[1, 2], [1, 2]]
+
+
+def test_a_cell_measured_in_another_way_is_replaced(tmp_path, monkeypatch):
+    (path,) = measure([tiny(seeds=(1,))], tmp_path)
+    old = json.loads(path.read_text())
+    other, said = tiny(seeds=(1,), lr=0.01), []
+    assert reproduce.path_of(other, tmp_path) == path
+    reproduce.measure([other], tmp_path, say=said.append)
+    assert "in another way" in said[0]
+    assert json.loads(path.read_text())["hash"] == other.hash != old["hash"]
+
+
+def test_what_another_preset_has_measured_is_taken_over(tmp_path, monkeypatch):
+    (theirs,) = measure([tiny(seeds=(1,), preset="theirs")], tmp_path)
+    spy = Spy(monkeypatch)
+    (ours,) = measure([tiny(preset="ours")], tmp_path)
+    assert spy.stacks == [[("pair", "coteaching", (2,))]]
+    record = json.loads(ours.read_text())
+    assert record["runs"][0] == json.loads(theirs.read_text())["runs"][0]
+    assert record["preset"] == record["summary"]["experiment"] == "ours"
+
+
+def test_a_seed_that_is_there_is_kept_and_the_seconds_of_a_stack_are_shared_out(tmp_path, dataset):
+    result = run(replace(tiny().experiment, seeds=(1, 2), out=tmp_path / "run"), dataset, say=silent)
+    result.summary["seconds"] = 12.0
+    new = measured.measurement(result, dataset, 4, None)
+    assert [r["seconds"] for r in new["runs"]] == [3, 3]
+    before = measured.merged(tiny(), new | {"runs": [new["runs"][0] | {"mean": 7.0}]}, None)
+    both = measured.merged(tiny(), new, before)
+    assert [r["mean"] == 7 for r in both["runs"]] == [True, False]
+    assert both["summary"]["seconds"] == 6
+
+
+def test_runs_on_other_data_are_not_mixed(tmp_path, dataset, monkeypatch):
+    measure([tiny(seeds=(1,))], tmp_path)
+    monkeypatch.setattr(reproduce.data, "load", lambda *a, **o: replace(dataset, name="digits"))
+    with pytest.raises(ValueError, match="measured on other data"):
+        measure([tiny(seeds=(1, 2), batch_size=None)], tmp_path)
+
+
+def test_a_crash_loses_one_stack_and_leaves_whole_files(tmp_path, monkeypatch):
+    wanted = [tiny(seeds=(1,)), tiny(seeds=(1,), method="standard"), tiny("symmetric", 0.2, seeds=(1,))]
+    Spy(monkeypatch, fail_at=1)
+    with pytest.raises(KeyboardInterrupt):
+        measure(wanted, tmp_path)
+    assert len(measured.in_folder(tmp_path)) == 2  # of the first stack, both noises
+    spy = Spy(monkeypatch)
+    measure(wanted, tmp_path)
+    assert spy.stacks == [[("pair", "standard", (1,))]]
+    assert len(measured.in_folder(tmp_path)) == 3
+
+
+def test_a_kill_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
+    (path,) = measure([tiny(seeds=(1,))], tmp_path)
+    before = path.read_bytes()
+
+    def killed(source, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measured, "os", SimpleNamespace(replace=killed, getpid=os.getpid))
+    with pytest.raises(KeyboardInterrupt):
+        measure([tiny(seeds=(1, 2))], tmp_path)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    path = tmp_path / "other" / "x.json"
+    path.parent.mkdir()
+    path.write_text("{")
+    with pytest.raises(ValueError, match="x.json is damaged: remove it"):
+        measure([tiny()], tmp_path)
+    path.write_text('{"of": "somebody else"}')
+    assert measured.in_folder(tmp_path) == []
+
+
+def test_a_wrong_seed_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    spy = Spy(monkeypatch)
+    with pytest.raises(ValueError, match="repeat"):
+        measure([tiny(seeds=(1, 1))], tmp_path)
+    assert spy.stacks == []
+
+
+def test_a_preset_is_measured_by_its_name(tmp_path, monkeypatch):
+    grid = {"method": ["coteaching", "standard"], "fidelity": "authors"}
+    table = {"title": "Tiny", "dataset": "digits", "first": 1, "then": 2, "cells": [grid]}
+    table |= {"noise": ["pair 0.45", "symmetric 0.2"]}
+    monkeypatch.setattr(presets, "read", lambda: {"tiny": table})
+    spy = Spy(monkeypatch)
+    paths = reproduce.reproduce("tiny", epochs=1, out=tmp_path, device="cpu", say=silent)
+    assert [path.relative_to(tmp_path).as_posix() for path in paths] == [
+        "tiny/coteaching-authors-epochs-1-pair-0.45.json",
+        "tiny/coteaching-authors-epochs-1-symmetric-0.2.json",
+        "tiny/standard-authors-epochs-1-pair-0.45.json",
+        "tiny/standard-authors-epochs-1-symmetric-0.2.json",
+    ]
+    reproduce.reproduce("tiny", epochs=1, out=tmp_path, device="cpu", then=True, say=silent)
+    reproduce.reproduce("tiny", seeds=(2, 5), epochs=1, out=tmp_path, device="cpu", say=silent)
+    assert [seeds for stack in spy.stacks for _, method, seeds in stack] == [(1,)] * 4 + [(2,)] * 4 + [(5,)] * 4
+    assert len(compare.summary(tmp_path)) == 4
+
+
+def test_word_vectors_that_are_not_there_are_named(tmp_path):
+    (tmp_path / "vectors").mkdir()
+    (tmp_path / "vectors" / "spacy.md.300d.txt").touch()
+    (tmp_path / "glove.6B.zip").touch()
+    assert reproduce.find_vectors("spacy.md.300d.txt", tmp_path) == tmp_path / "vectors" / "spacy.md.300d.txt"
+    assert reproduce.find_vectors("glove.6B.300d.txt", tmp_path) == tmp_path / "glove.6B.zip"
+    with pytest.raises(ValueError, match="glove.6B.100d.txt are not in"):
+        reproduce.find_vectors("glove.6B.100d.txt", tmp_path)
+
+
+# ---- known numbers --------------------------------------------------------------------------------------------
+
+
+def all_addresses():
+    return [c.address for n in preset_names() for c in cells(n, then=True, with_those_to_come=True)]
+
+
+def test_every_known_number_has_a_cell_unless_it_says_why_not():
+    addresses = all_addresses()
+    for target in compare.targets():
+        fitting = [address for address in addresses if target.fits(address)]
+        assert bool(fitting) != bool(target.not_measured), target
+        assert target.where["experiment"] in preset_names()
+        assert {"method", "experiment"} <= target.where.keys()
+        if target.bar is not None:
+            assert target.bar_fidelity in {address["fidelity"] for address in fitting}, target
+
+
+def test_no_source_has_two_numbers_for_a_cell():
+    for address in all_addresses():
+        sources = [target.source for target in compare.targets() if target.fits(address)]
+        assert len(set(sources)) == len(sources), address
+
+
+def test_the_numbers_are_those_printed():
+    printed = [t for t in compare.targets() if t.source in ("paper", "wang2018")]
+    assert len(printed) == 6 * 3 + 5 * 3  # the paper's two tables
+    assert {t.where["method"] for t in printed if t.borrowed} == {"standard", "iterative"}
+    assert sum(t.mean for t in printed) == pytest.approx(
+        26.14 + 26.10 + 0.63 + 26.22 + 27.41 + 26.54 + 19.58 + 22.61 + 32.84 + 35.47 + 37.09 + 41.19
+        + 35.56 + 36.28 + 44.37 + 45.49 + 45.60 + 47.73 + 62.92 + 79.27 + 79.28 + 79.43 + 79.28
+        + 58.63 + 79.27 + 79.38 + 79.42 + 79.89 + 56.44 + 79.72 + 77.73 + 80.12 + 80.62
+    )  # fmt: skip
+    assert all(t.max is None or t.max >= t.mean for t in compare.targets())
+    assert sum(t.source == "jocor" for t in compare.targets()) == 6 * 6
+    bars = {
+        (t.where["experiment"], t.where["method"], t.where.get("rate")): t.bar for t in compare.targets() if t.bar
+    }
+    assert bars == {
+        ("mnist", "coteaching_plus", 0.2): 0.3,
+        ("mnist", "coteaching_plus", 0.5): 0.6,
+        ("cifar10", "coteaching_plus", 0.2): 1.5,
+        ("cifar100", "coteaching_plus", 0.2): 2,
+        ("cifar100", "coteaching_plus", 0.5): 2,
+        ("openset", "coteaching_plus", None): 2,
+        ("openset", "standard", None): 3,
+        ("openset", "iterative", None): 3,
+    }
+
+
+# ---- the table ------------------------------------------------------------------------------------------------
+
+
+def pretend(out, cell, *means):
+    """A file as if the cell had been measured with these means."""
+    run_of = {"max": 99.0, "mean_per_network": [1.0, 2.0], "ensemble": 3.0, "label_precision": None, "seconds": 1}
+    run_of |= {"hardware": "H", "commit": None, "versions": {"torch": "2"}}
+    runs = [run_of | {"seed": i, "mean": mean} for i, mean in enumerate(means, start=1)]
+    measured.write(measured.path_of(cell, out), measured.merged(cell, {"data": {}, "runs": runs}, None))
+
+
+def cell_named(preset, name):
+    return next(c for c in cells(preset, then=True) if c.name == name)
+
+
+def test_our_number_beside_the_known_one(tmp_path):
+    pretend(tmp_path, cell_named("mnist", "coteaching_plus-authors-symmetric-0.2"), 97.4, 97.7)
+    pretend(tmp_path, cell_named("mnist", "coteaching_plus-paper-symmetric-0.2"), 97.4, 97.7)
+    pretend(tmp_path, cell_named("mnist", "standard-authors-symmetric-0.5"), 52.0)
+    pretend(tmp_path, cell_named("mnist", "f_correction-authors-pair-0.45"), 50.0)
+    lines = compare.comparison(tmp_path)
+    found = {
+        (line.cell["method"], line.cell["fidelity"], line.target and line.target.source): line for line in lines
+    }
+    assert len(found) == len(lines) == 6
+
+    bar = found["coteaching_plus", "authors", "jocor"]
+    assert bar.difference == pytest.approx(97.55 - 97.81)
+    assert (bar.allowed, bar.within) == (0.3, True)  # the bar, though more than the spread
+    spread = found["coteaching_plus", "paper", "jocor"]
+    assert spread.allowed == pytest.approx(0.3 / 2**0.5)
+    assert spread.within is False
+    assert ("coteaching_plus", "paper", "preliminary") not in found  # that was as the authors do
+    assert found["standard", "authors", "jocor"].within is None  # one seed has no spread
+    assert found["f_correction", "authors", None].difference is None
+
+    text = compare.markdown(lines).splitlines()
+    assert len(text) == 8
+    assert {line.count("|") for line in text} == {len(compare.HEADER) + 1}
+    assert "97.55 ± 0.21 | 2 | 97.81 | -0.26 | yes (± 0.30) | jocor |" in text[2]
+    assert compare.comparison(tmp_path, "cifar10") == []
+
+
+def test_a_shorter_or_outdated_cell_is_compared_with_nothing(tmp_path):
+    cell = cell_named("mnist", "coteaching_plus-authors-symmetric-0.2")
+    pretend(tmp_path, replace(cell, experiment=replace(cell.experiment, epochs=5)), 90.0)
+    pretend(tmp_path, replace(cell, experiment=replace(cell.experiment, lr=0.1)), 90.0)
+    assert [line.target for line in compare.comparison(tmp_path)] == [None, None]
+    pretend(tmp_path, cell, 90.0)
+    assert [line.target is None for line in compare.comparison(tmp_path)] == [False, False, True]
+
+
+def test_a_number_of_the_plain_cell_is_not_held_against_another_loss(tmp_path):
+    pretend(tmp_path, cell_named("openset", "standard-softmax_twice-paper"), 70.0)
+    pretend(tmp_path, cell_named("openset", "standard-paper"), 63.0)
+    assert [line.target and line.target.source for line in compare.comparison(tmp_path)] == ["wang2018", None]
+
+
+def test_the_summary_keeps_the_contract_in_the_order_of_the_presets(tmp_path):
+    pretend(tmp_path, cell_named("openset", "coteaching_plus-paper"), 79.0)
+    pretend(tmp_path, cell_named("mnist", "standard-authors-pair-0.45"), 50.0, 52.0, 54.0)
+    pretend(tmp_path, cell_named("mnist", "coteaching_plus-authors-pair-0.45"), 80.0, 90.0)
+    path = compare.write_summary(tmp_path)
+    assert path == tmp_path / "summary.json"
+    objects = json.loads(path.read_text())
+    assert all(one.keys() >= CONTRACT for one in objects)
+    assert [(one["experiment"], one["method"]) for one in objects] == [
+        ("mnist", "coteaching_plus"),
+        ("mnist", "standard"),
+        ("openset", "coteaching_plus"),
+    ]
+    assert [one["mean"] for one in objects] == [85, 52, 79]
+    assert [one["std"] for one in objects] == [pytest.approx(50**0.5), 2, None]
+    assert (objects[2]["noise"], objects[2]["rate"], objects[2]["dataset"]) == ("openset", 0.4, "openset-cifar100")
+    assert objects[0]["network"] == "mlp"
+    assert {one["dataset"] for one in objects} <= DATASETS.keys()
+    compare.write_summary(tmp_path)
+    assert json.loads(path.read_text()) == objects  # it is no cell itself
