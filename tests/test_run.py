@@ -16,6 +16,7 @@ from coteach.losses import LOSSES
 from coteach.methods import METHODS
 from coteach.networks.news import pool
 from coteach.noise import KINDS, Noise
+from coteach.runs import setup
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import read_rows
 from coteach.runs.run import run, run_together
@@ -250,3 +251,14 @@ def test_the_public_names_are_there():
         assert getattr(coteach, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'teach'"):
         coteach.teach  # noqa: B018
+
+
+@pytest.mark.parametrize("users", [False, True])
+def test_numbers_near_zero_are_zero_in_a_run_and_then_as_the_user_has_them(users):
+    torch.set_flush_denormal(users)
+    try:
+        with setup.torch_set(1, deterministic=False):
+            assert setup.flushes_denormals()
+        assert setup.flushes_denormals() == users
+    finally:
+        torch.set_flush_denormal(False)
