@@ -91,6 +91,10 @@ def coteaching_plus(o: Opinions) -> Picks:
     return exchanged(small_losses(o, disagreement(o)))
 
 
+def coteaching_plus_own(o: Opinions) -> Picks:
+    return small_losses(o, disagreement(o))
+
+
 def jocor(o: Opinions) -> Picks:
     """Both networks learn from the smallest joint losses, the sum of the two networks' shares."""
     joint = [o.losses[0][i] + o.losses[1][i] for i in o.samples]
@@ -119,7 +123,7 @@ def log_softmax(scores: list[float], at: int) -> float:
 
 def candidates(rule: Callable[[Opinions], Picks], o: Opinions) -> list[int]:
     """Step 4: among which samples a rule chooses."""
-    return disagreement(o) if rule in (decoupling, coteaching_plus) else list(o.samples)
+    return disagreement(o) if rule in (decoupling, coteaching_plus, coteaching_plus_own) else list(o.samples)
 
 
 def nothing_kept(rule: Callable[[Opinions], Picks], o: Opinions) -> bool:
@@ -134,6 +138,7 @@ RULES: dict[str, Callable[[Opinions], Picks]] = {
     "mentornet": mentornet,
     "coteaching": coteaching,
     "coteaching_plus": coteaching_plus,
+    "coteaching_plus_own": coteaching_plus_own,
     "cotraining": cotraining,
     "jocor": jocor,
 }
@@ -145,4 +150,5 @@ TABLE_1 = {
     "coteaching": (True, True, True, False),
     "decoupling": (False, True, False, True),
     "coteaching_plus": (True, True, True, True),
+    "coteaching_plus_own": (True, True, False, True),  # not in the paper: without its third key factor
 }

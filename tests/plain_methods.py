@@ -50,15 +50,16 @@ def stages(name: str, plan: Plan) -> list[Stage]:
         case "decoupling":
             bounded = lambda n, batch: 1 / max(0.1 * batch, n)  # noqa: E731
             return [Stage(warm, oracle.standard, loss), Stage(later, oracle.decoupling, loss, bounded)]
-        case "coteaching_plus":
+        case "coteaching_plus" | "coteaching_plus_own":
+            exchange = name == "coteaching_plus"
             weight = (lambda n, batch: 1 / n / n) if authors.divided_twice else Stage.weight
-            start = oracle.mentornet if plan.parallel_warmup else oracle.coteaching
+            start = oracle.mentornet if plan.parallel_warmup or not exchange else oracle.coteaching
             twice = authors.softmax_twice and plan.loss is None
             return [
                 Stage(warm, start, loss, weight),
                 Stage(
                     later,
-                    oracle.coteaching_plus,
+                    oracle.coteaching_plus if exchange else oracle.coteaching_plus_own,
                     each(SAMPLE_LOSSES["softmax_twice"]) if twice else loss,
                     weight,
                     rescue=authors.rescue,

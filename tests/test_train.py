@@ -16,6 +16,7 @@ from coteach.plan import Plan
 from coteach.train import Problem, fit
 from plain_methods import Stage, stages
 from tiny import (
+    BY_RULE,
     FIDELITIES,
     PLAN,
     C,
@@ -53,7 +54,7 @@ def assert_trains_like_the_plain_loop(
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES.values(), ids=FIDELITIES)
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", BY_RULE)
 def test_method_trains_like_the_plain_loop(name, fidelity):
     rows = assert_trains_like_the_plain_loop(name, replace(PLAN, fidelity=fidelity))
     learnt = [[row["test_accuracy"][0] for row in run] for run in rows]
@@ -61,7 +62,7 @@ def test_method_trains_like_the_plain_loop(name, fidelity):
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES.values(), ids=FIDELITIES)
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", BY_RULE)
 def test_method_trains_like_the_plain_loop_with_sgd(name, fidelity):
     """As on the open-sets: momentum, weight decay, milestones, λ of type 2, parallel warm-up."""
     plan = replace(
@@ -79,7 +80,7 @@ def test_method_trains_like_the_plain_loop_with_sgd(name, fidelity):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", BY_RULE)
 def test_any_method_goes_with_any_loss(name, loss):
     plan = replace(PLAN, epochs=4, loss=loss, warmup=1, weight_decay=0.01)
     assert_trains_like_the_plain_loop(name, plan, p=problem(runs=1))

@@ -9,13 +9,14 @@ from torch import nn
 
 from coteach.engine import Engine
 from coteach.fidelity import AUTHORS, PAPER
-from coteach.methods import Method
+from coteach.methods import METHODS, Method
 from coteach.plan import Plan
 from coteach.train import Problem, Training, fit
 
 F, C = 8, 3
 PLAN = Plan(epochs=6, batch_size=16, warmup=2, ramp=3, lr=0.01, decay_start=3)
 FIDELITIES = {"paper": PAPER, "authors": AUTHORS}
+BY_RULE = [name for name, method in METHODS.items() if not method.in_rounds]
 
 
 def problem(n: int = 60, n_test: int = 40, runs: int = 3, flips: float = 0.3) -> Problem:

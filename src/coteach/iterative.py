@@ -35,18 +35,18 @@ import torch
 from sklearn.neighbors import LocalOutlierFactor
 from torch import Tensor, nn
 
-from coteach import rules
+from coteach import rules, train
 from coteach.engine import PLAINLY, Engine
 from coteach.engine.batches import evaluation_input, same_view
 from coteach.engine.diary import Choice
-from coteach.engine.optimisers import MaskedOptimiser, Optimiser, TorchAdam, TorchSGD
+from coteach.engine.optimisers import new_optimiser
 from coteach.engine.steps import Captured
 from coteach.engine.stream import chunks, put_away
 from coteach.methods import Phase, chosen_loss
 from coteach.metrics import samples_at_once
 from coteach.networks.stack import Stack
 from coteach.plan import Plan
-from coteach.train import Epoch, Problem, Training, measure, soundness, start, train_epoch
+from coteach.train import Epoch, Problem, Training, soundness, start, train_epoch
 
 COINCIDENT = 1e-12  # squared distance of samples in one place, where a distance has no gradient
 
@@ -190,12 +190,6 @@ def mini_batch(training: Training, phase: Phase, belief: Belief, margin: float) 
     return learn
 
 
-def fresh_optimiser(stack: Stack, plan: Plan) -> Optimiser:
-    if stack.theta_NRP.is_cuda:
-        return MaskedOptimiser(stack, plan)
-    return TorchAdam(stack, plan) if plan.optimizer == "adam" else TorchSGD(stack, plan)
-
-
 def weighed_rows(training: Training, phase: Phase, belief: Belief, epoch: int) -> list[dict]:
     """The rows of an epoch, in which a sample counts as much as it weighs."""
     diary, batches = training.diary, training.batches
@@ -212,7 +206,7 @@ def weighed_rows(training: Training, phase: Phase, belief: Belief, epoch: int) -
         clean_SRB.sum((0, 2)),
         belief.weight_RM.double().mean(1),
     )
-    rows = measure(training, phase, epoch)
+    rows = train.measure(training, phase, epoch)
     table_RK = torch.stack([sum_R.double() for sum_R in sums_R], -1).tolist()
     for row, (loss, updates, learnt, learnt_clean, clean, keep_rate) in zip(rows, table_RK, strict=True):
         row |= {
@@ -272,7 +266,7 @@ def fit_iterative(
             if position > 0:
                 belief.judge(training_features(training), neighbours, contamination)
                 on_round(belief)
-                training = replace(training, optimiser=fresh_optimiser(training.stack, plan))
+                training = replace(training, optimiser=new_optimiser(training.stack, plan))
             learn = mini_batch(training, phase, belief, margin)
             if engine.captured:
                 learn = Captured(learn)

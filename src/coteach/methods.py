@@ -54,6 +54,7 @@ class Method:
     networks: int
     phases: Callable[[Plan], list[Phase]]
     views: bool = False  # each network sees its own half of every sample
+    in_rounds: bool = False  # not by a rule: iterative.py trains it
 
 
 def chosen_loss(plan: Plan) -> Loss:
@@ -101,6 +102,12 @@ def coteaching_plus(plan: Plan) -> list[Phase]:
     ]
 
 
+def coteaching_plus_own(plan: Plan) -> list[Phase]:
+    """Co-teaching+ without its third key factor: no exchange, neither in the warm-up nor later."""
+    warm, later = coteaching_plus(plan)
+    return [replace(warm, rule=rules.mentornet), replace(later, rule=rules.coteaching_plus_own)]
+
+
 def cotraining(plan: Plan) -> list[Phase]:
     """Each network on its own view: first the given labels while λ falls, then what the peer is surest about."""
     loss = chosen_loss(plan)
@@ -131,7 +138,9 @@ METHODS: dict[str, Method] = {
         Method("mentornet", 1, mentornet),
         Method("coteaching", 2, coteaching),
         Method("coteaching_plus", 2, coteaching_plus),
+        Method("coteaching_plus_own", 2, coteaching_plus_own),
         Method("cotraining", 2, cotraining, views=True),
         Method("jocor", 2, jocor),
+        Method("iterative", 1, standard, in_rounds=True),
     )
 }

@@ -11,8 +11,10 @@ METHODS = {
     "mentornet": "self-paced, learns from its own small losses",
     "coteaching": "each network learns from its peer's small losses",
     "coteaching_plus": "the peer's small losses where the two disagree",
+    "coteaching_plus_own": "the same without the exchange: each network keeps to its own small losses",
     "cotraining": "two views, each hands on what it is surest about",
     "jocor": "joint loss with agreement, both learn from its small values",
+    "iterative": "in rounds, weighs down what lies apart from its class; for images of no class",
 }
 NOISES = {
     "none": "labels as they are",

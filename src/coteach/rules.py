@@ -120,11 +120,12 @@ class Rule:
         return picked_NRB.flip(0) if self.cross else picked_NRB
 
 
-# Table 1:              divergence    small loss        cross update; Co-training diverges by its two views
-standard = Rule(        everything,   all_of,           cross=False)  # fmt: skip
-decoupling = Rule(      disagreement, all_of,           cross=False)  # fmt: skip
-mentornet = Rule(       everything,   small_loss,       cross=False)  # fmt: skip
-coteaching = Rule(      everything,   small_loss,       cross=True)  # fmt: skip
-coteaching_plus = Rule( disagreement, small_loss,       cross=True)  # fmt: skip
-cotraining = Rule(      everything,   most_confident,   cross=True)  # fmt: skip
-jocor = Rule(           everything,   small_joint_loss, cross=False)  # fmt: skip
+# Table 1:                  divergence    small loss        cross update; Co-training diverges by its two views
+standard = Rule(            everything,   all_of,           cross=False)  # fmt: skip
+decoupling = Rule(          disagreement, all_of,           cross=False)  # fmt: skip
+mentornet = Rule(           everything,   small_loss,       cross=False)  # fmt: skip
+coteaching = Rule(          everything,   small_loss,       cross=True)  # fmt: skip
+coteaching_plus = Rule(     disagreement, small_loss,       cross=True)  # fmt: skip
+coteaching_plus_own = Rule( disagreement, small_loss,       cross=False)  # fmt: skip
+cotraining = Rule(          everything,   most_confident,   cross=True)  # fmt: skip
+jocor = Rule(               everything,   small_joint_loss, cross=False)  # fmt: skip

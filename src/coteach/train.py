@@ -15,7 +15,7 @@ from coteach.engine import PLAINLY, Engine
 from coteach.engine.batches import Batches, View, evaluation_input, half_views, same_view
 from coteach.engine.diary import Choice, Diary
 from coteach.engine.now import Now
-from coteach.engine.optimisers import MaskedOptimiser, Optimiser, TorchAdam, TorchSGD
+from coteach.engine.optimisers import Optimiser, new_optimiser
 from coteach.engine.steps import Captured, Fused, as_it_is
 from coteach.engine.stream import Stream, batches_of, chunks, put_away
 from coteach.estimate import transition_from_posteriors
@@ -154,6 +154,10 @@ def fit(
     view : callable, optional
         What each network sees of a sample; by default all of it, in Co-training a half.
     """
+    if method.in_rounds:
+        from coteach.iterative import fit_iterative  # not above: it is built from what is here
+
+        return fit_iterative(problem, plan, build, engine=engine, on_epoch=on_epoch)
     view = view or (half_views if method.views else same_view)
     phases = method.phases(plan)
     with put_away(problem.x_M, problem.x_test):
@@ -198,10 +202,7 @@ def start(
         fused=engine.fused,
     )
     batches = batches_of(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment)
-    if device.type == "cuda":
-        optimiser = MaskedOptimiser(stack, plan, engine.fused)
-    else:
-        optimiser = TorchAdam(stack, plan) if plan.optimizer == "adam" else TorchSGD(stack, plan)
+    optimiser = new_optimiser(stack, plan, engine.fused)
     now = Now(plan, problem.noise_rates, device)
     diary = Diary((batches.per_epoch, *stack.shape, batches.size), dtype, device)
     return Training(stack, optimiser, batches, view, plan, problem, now, diary)

@@ -26,6 +26,13 @@ class Optimiser(Protocol):
         ...
 
 
+def new_optimiser(stack: Stack, plan: Plan, fused: Fused = as_it_is) -> Optimiser:
+    """The fastest for the device."""
+    if stack.theta_NRP.is_cuda:
+        return MaskedOptimiser(stack, plan, fused)
+    return TorchAdam(stack, plan) if plan.optimizer == "adam" else TorchSGD(stack, plan)
+
+
 class TorchAdam:
     """torch's fused Adam, called as a function: the object around it costs as much again as the step."""
 

@@ -12,7 +12,7 @@ from coteach.paper.measured import in_folder, write
 from coteach.paper.presets import cells, listed, preset_names
 
 # What a cell may have beyond its method, data and noise: a number is of the plain cell unless it says otherwise.
-UNUSUAL = ("loss", "tau", "keep_type", "warmup")
+UNUSUAL = ("loss", "tau", "keep_type", "warmup", "estimate_epochs")
 HEADER = ("experiment", "method", "noise", "ours", "n", "known", "difference", "within", "source")
 
 
@@ -141,14 +141,17 @@ def comparison(folder: Path, experiment: str | None = None) -> list[Line]:
 
     Only cells as the presets have them are compared: nobody published what comes out after two epochs.
     """
+    return beside([r for r in measured(folder) if experiment in (None, r["summary"]["experiment"])])
+
+
+def beside(records: list[dict[str, Any]]) -> list[Line]:
+    """As `comparison`, of these records alone."""
     found: list[Line] = []
     wanted = hashes()
-    for record in measured(folder):
-        cell = record["summary"]
-        if experiment in (None, cell["experiment"]):
-            as_published = wanted.get(record["file"]) == record["hash"]
-            known = [target for target in targets() if as_published and target.fits(cell)] or [None]
-            found += [Line(cell, record["row"], record["column"], target) for target in known]
+    for record in records:
+        as_published = wanted.get(record["file"]) == record["hash"]
+        known = [t for t in targets() if as_published and t.fits(record["summary"])] or [None]
+        found += [Line(record["summary"], record["row"], record["column"], target) for target in known]
     return found
 
 

@@ -1,6 +1,7 @@
 """The file of a measured cell: what decides its result and the hash of that, a summary, and every single run.
 
 It is written in one step, so that whatever lies in the folder is whole; runs of more seeds are merged into it.
+Reading takes no torch: what was measured elsewhere is listed and drawn at once.
 """
 
 import json
@@ -9,17 +10,17 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 import coteach
-from coteach.data import Dataset
-from coteach.metrics import last_ten
 from coteach.paper.presets import Cell
 from coteach.runs.folder import plain
-from coteach.runs.run import Result
+
+if TYPE_CHECKING:
+    from coteach.data import Dataset
+    from coteach.runs.run import Result
 
 CURVES = ("test_accuracy", "label_precision", "disagreement", "total_variation")
 DIGITS = 5  # of a curve's points
@@ -74,8 +75,10 @@ def lines(value: Any, indent: str = "") -> str:
     return json.dumps(value)
 
 
-def measurement(result: Result, dataset: Dataset, runs_in_stack: int, commit: str | None) -> dict[str, Any]:
+def measurement(result: "Result", dataset: "Dataset", runs_in_stack: int, commit: str | None) -> dict[str, Any]:
     """What a run of some seeds adds to a cell."""
+    import torch
+
     s = result.summary
     seconds = s["seconds"] / runs_in_stack  # so that the cells' seconds sum to those of the whole
     there = {"seconds": round(seconds, 2), "hardware": s["hardware"], "commit": commit}
@@ -95,6 +98,8 @@ def measurement(result: Result, dataset: Dataset, runs_in_stack: int, commit: st
 
 def of_seed(seed: int, rows: list[dict]) -> dict[str, Any]:
     """The numbers of one run, in per cent over its last ten epochs, and its curves as shares."""
+    from coteach.metrics import last_ten
+
     mine = [row for row in rows if row["seed"] == seed]
     last = mine[-10:]
     mean, highest = last_ten(mine)

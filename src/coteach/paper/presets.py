@@ -13,9 +13,6 @@ from typing import Any
 from coteach import names
 from coteach.runs.experiment import Experiment
 
-# Methods that presets name and the library is still to get: their cells appear as soon as names.METHODS has them.
-TO_COME = {"iterative", "coteaching_plus_own"}
-
 ABOUT = {"title", "show", "data", "first", "then", "cells"}  # keys of a preset that are no fields of an experiment
 LABELS = {
     "standard": "Standard",
@@ -51,7 +48,8 @@ class Cell:
         e = self.experiment
         parts = [e.dataset] if len(datasets(self.preset)) > 1 else []
         parts += [e.method, e.loss, e.fidelity, e.network]
-        parts += [f"{key}-{value:g}" for key, value in given(e, "keep_type", "warmup", "epochs", "tau").items()]
+        numbers = given(e, "keep_type", "warmup", "estimate_epochs", "epochs", "tau")
+        parts += [f"{key}-{value:g}" for key, value in numbers.items()]
         parts += [e.noise, *(f"{rate:g}" for rate in given(e, "rate").values())]
         return "-".join(part for part in parts if part)
 
@@ -72,6 +70,7 @@ class Cell:
             "tau": e.tau,
             "keep_type": e.keep_type,
             "warmup": e.warmup,
+            "estimate_epochs": e.estimate_epochs,
             "epochs": e.plan().epochs,
         }
 
@@ -112,16 +111,31 @@ def datasets(preset: str) -> set[str]:
     return {grid.get("dataset", table.get("dataset")) for grid in table.get("cells", [])}
 
 
-def cells(preset: str, *, then: bool = False, with_those_to_come: bool = False) -> list[Cell]:
+def cells(preset: str, *, then: bool = False) -> list[Cell]:
     """The cells of a preset, the most telling first, with the seeds to begin with or, `then`, all of them."""
     names.check_name("preset", preset, read())
     table = read()[preset]
-    all_cells = [cell for grid in table["cells"] for cell in expanded(preset, table | grid, then)]
-    at_hand = [c for c in all_cells if with_those_to_come or c.experiment.method in names.METHODS]
-    for cell in at_hand:
-        if cell.experiment.method in names.METHODS:
-            cell.experiment.check()
-    return at_hand
+    found = [cell for grid in table["cells"] for cell in expanded(preset, table | grid, then)]
+    for cell in found:
+        cell.experiment.check()
+    return found
+
+
+def asked_for(
+    preset: str,
+    seeds: tuple[int, ...] | None = None,
+    epochs: int | None = None,
+    device: str = "auto",
+    *,
+    then: bool = False,
+) -> list[Cell]:
+    """The cells of a preset, with a user's seeds and epochs instead of its own."""
+    wanted = []
+    for cell in cells(preset, then=then):
+        own = cell.experiment
+        mine = replace(own, epochs=own.epochs if epochs is None else epochs, device=device)
+        wanted.append(replace(cell, experiment=mine, seeds=cell.seeds if seeds is None else tuple(seeds)))
+    return wanted
 
 
 def expanded(preset: str, grid: dict[str, Any], then: bool) -> Iterator[Cell]:
@@ -170,6 +184,8 @@ def row_label(e: Experiment) -> str:
     """The method, and whatever of it is not usual."""
     details = [e.fidelity if e.fidelity != "authors" or e.method.startswith("coteaching_plus") else None, e.loss]
     details += [f"{key} {value}" for key, value in given(e, "network", "keep_type", "warmup").items()]
+    if e.estimate_epochs is not None:
+        details.append(f"Q̂ after {e.estimate_epochs} epochs")
     if e.tau is not None and e.rate is not None:
         details.append(f"τ {e.tau - e.rate:+.2g}")
     return ", ".join([LABELS[e.method], *(detail for detail in details if detail)])

@@ -14,7 +14,7 @@ from coteach.data import Dataset
 from coteach.data.glove import MEMBER
 from coteach.methods import METHODS
 from coteach.paper.measured import in_folder, measurement, merged, path_of, read, write
-from coteach.paper.presets import Cell, cells
+from coteach.paper.presets import Cell, asked_for
 from coteach.runs import setup
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import MAY_DIFFER, run_together
@@ -63,14 +63,7 @@ def reproduce(
     commit : str, optional
         Of the code, where it cannot be asked of git.
     """
-    wanted = [
-        replace(
-            cell,
-            experiment=replace(cell.experiment, epochs=epochs or cell.experiment.epochs, device=device),
-            seeds=cell.seeds if seeds is None else tuple(seeds),
-        )
-        for cell in cells(name, then=then)
-    ]
+    wanted = asked_for(name, seeds, epochs, device, then=then)
     return measure(wanted, Path(out), data_dir, commit=commit, say=say, on_progress=on_progress)
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from coteach.engine import Engine
 from coteach.engine.precision import Precision
+from coteach.methods import METHODS
 from coteach.networks.stack import batches_well
 from coteach.plan import Plan
 from coteach.runs.experiment import Experiment
@@ -32,6 +33,12 @@ def choose_engine(
     on_gpu = device.startswith("cuda")
     if experiment.compile == "yes" and not on_gpu:
         raise ValueError("compile is yes, but on a CPU it makes steps slower: leave --compile out.")
+    if METHODS[experiment.method].in_rounds:
+        if experiment.stack == "batched" or experiment.compile == "yes":
+            raise ValueError(
+                f"{experiment.method} can be neither batched nor compiled: leave --stack and --compile out."
+            )
+        return Engine(batched=False, precision=choose_precision(experiment, network, on_gpu), captured=on_gpu)
     batched = {"auto": goes_batched(network, networks, plan, on_gpu), "batched": True, "loop": False}
     steps = plan.epochs * max(1, samples // plan.batch_size)
     pays = on_gpu and steps >= MANY_STEPS and not experiment.deterministic and can_compile()

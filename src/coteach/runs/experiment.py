@@ -160,7 +160,7 @@ class Experiment:
 
     @property
     def recipe(self) -> Recipe:
-        return recipe(self.dataset, self.parsed_fidelity)
+        return recipe(self.dataset, self.parsed_fidelity, self.method)
 
     @property
     def parsed_fidelity(self) -> Fidelity:
