@@ -13,7 +13,7 @@ from coteach import names
 from coteach.data import DATASETS
 from coteach.fidelity import SWITCHES
 from coteach.paper import compare, measured, presets, reproduce
-from coteach.paper.presets import Cell, cells, preset_names
+from coteach.paper.presets import Cell, cells, preset_names, shortened
 from coteach.runs.experiment import Experiment, differing_fields
 from coteach.runs.run import MAY_DIFFER, run, run_together
 from run_cases import silent
@@ -507,3 +507,10 @@ def test_the_summary_keeps_the_contract_in_the_order_of_the_presets(tmp_path):
     assert {one["dataset"] for one in objects} <= DATASETS.keys()
     compare.write_summary(tmp_path)
     assert json.loads(path.read_text()) == objects  # it is no cell itself
+
+
+def test_fewer_epochs_shorten_the_estimate_too():
+    experiment = Experiment(dataset="mnist", method="f_correction", estimate_epochs=10)
+    assert shortened(experiment, 2).plan().estimate_epochs == 2
+    assert shortened(experiment, 20).plan().estimate_epochs == 10
+    assert shortened(experiment, None) == experiment

@@ -132,10 +132,17 @@ def asked_for(
     """The cells of a preset, with a user's seeds and epochs instead of its own."""
     wanted = []
     for cell in cells(preset, then=then):
-        own = cell.experiment
-        mine = replace(own, epochs=own.epochs if epochs is None else epochs, device=device)
+        mine = replace(shortened(cell.experiment, epochs), device=device)
         wanted.append(replace(cell, experiment=mine, seeds=cell.seeds if seeds is None else tuple(seeds)))
     return wanted
+
+
+def shortened(experiment: Experiment, epochs: int | None) -> Experiment:
+    """With other epochs, if any are given, and an estimate from no more than these."""
+    if epochs is None:
+        return experiment
+    estimate = experiment.estimate_epochs
+    return replace(experiment, epochs=epochs, estimate_epochs=estimate and min(estimate, epochs))
 
 
 def expanded(preset: str, grid: dict[str, Any], then: bool) -> Iterator[Cell]:
