@@ -45,7 +45,7 @@ def loaded_by(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=True)
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["data"], ["bench"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["reproduce"], ["data"], ["bench"]])
 def test_help_loads_nothing_heavy(tmp_path, command):
     """Torch alone takes two seconds; what is not imported cannot be slow."""
     done = loaded_by(*command, "--help", cwd=tmp_path)
@@ -81,6 +81,10 @@ def test_a_mistake_is_told_before_torch_is_loaded(tmp_path):
         "demo --epochs 0",
         "demo --seeds 1 1",
         "data cifar11",
+        "reproduce mnits",
+        "reproduce mnist --epochs 0",
+        "reproduce mnist --seeds 1 1",
+        "reproduce mnist --only-report",
     ],
 )
 def test_a_mistake_is_exit_code_2_and_one_line(words, tmp_path, monkeypatch, capsys):

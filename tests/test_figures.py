@@ -1,5 +1,6 @@
 """Figures: the numbers behind the lines, and files in which every label can be read."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import matplotlib.pyplot as plt
@@ -8,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coteach.names import METHODS
+from coteach.paper.presets import LABELS
+from coteach.report import figures
 from coteach.report.demo import VARIANTS
-from coteach.report.figures import accuracy, by_epoch, curves, precision
+from coteach.report.figures import accuracy, by_epoch, curves, line_styles, precision
 
 
 def rows_of(seeds, n_epochs, value=lambda seed, epoch: 0.5, without_precision=()):
@@ -96,6 +100,16 @@ def test_every_line_can_be_told_from_the_others(labels, figure, tmp_path):
             assert colour == colours[label.split(",")[0]], "a variant has the colour of its method"
 
 
+@given(st.lists(st.sampled_from(sorted(METHODS)), min_size=1, unique=True), st.sampled_from(["", ", a variant"]))
+def test_a_method_has_one_colour_whatever_is_beside_it_and_however_it_is_written(methods, variant):
+    alone = {name: line_styles([name])[name][0] for name in METHODS}
+    assert len(set(alone.values())) == len(METHODS)
+    for text in (methods, [LABELS[name] for name in methods]):
+        styles = line_styles([name + variant for name in text])
+        assert [colour for colour, _ in styles.values()] == [alone[name] for name in methods]
+        assert {dash for _, dash in styles.values()} == {"-"}
+
+
 def test_every_word_can_be_read_in_every_format(tmp_path):
     labels = ["standard", "coteaching_plus, authors", "jocor"]
     panels = {noise: {label: rows_of([1, 2], 5) for label in labels} for noise in ("pair 45 %", "symmetric 50 %")}
@@ -106,6 +120,31 @@ def test_every_word_can_be_read_in_every_format(tmp_path):
     words = {*labels, *panels, "test accuracy (%)", "label precision (%)", "epoch", "digits, mean of 2 seeds"}
     assert words <= texts(svg)
     assert plt.get_fignums() == [], "figures pile up"
+
+
+def test_a_shorter_svg_says_and_shows_the_same(tmp_path, monkeypatch):
+    panels = {"1.23456": {"3.14159 of M 1.00001": rows_of([1, 2], 50, lambda *_: 0.5 + np.random.rand() / 1000)}}
+    files = {"short": tmp_path / "short.svg", "long": tmp_path / "long.svg"}
+    for name, path in files.items():
+        np.random.seed(0)
+        if name == "long":
+            monkeypatch.setattr(figures, "shortened", lambda svg: svg)
+        curves(panels, [path])
+    assert texts(files["short"]) == texts(files["long"]) > {"1.23456", "3.14159 of M 1.00001"}
+    short, long = (drawn(path) for path in files.values())
+    assert [len(numbers) for numbers in short] == [len(numbers) for numbers in long]
+    for one, other in zip(short, long, strict=True):
+        np.testing.assert_allclose(one, other, atol=0.051)
+    assert files["short"].stat().st_size < 0.75 * files["long"].stat().st_size
+
+
+def drawn(path) -> list[list[float]]:
+    """The numbers of every path and of where it is used."""
+    found = []
+    for element in ElementTree.parse(path).iter():
+        words = " ".join(element.get(key, "") for key in ("d", "x", "y"))
+        found.append([float(number) for number in re.findall(r"-?\d+\.?\d*", words)])
+    return found
 
 
 def test_every_panel_shows_its_own_rows(figure, tmp_path):

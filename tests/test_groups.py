@@ -108,3 +108,32 @@ def test_a_group_that_runs_out_of_memory_goes_on_in_halves(tmp_path, dataset, mo
     del result
     gc.collect()
     assert not any(stack() for stack in left)  # nothing holds on to what did not fit
+
+
+def test_a_machine_out_of_memory_is_halved_too_and_those_that_wait_with_it():
+    begun = []
+
+    def train(group: range) -> range:
+        begun.append(group)
+        if len(group) > 2:
+            raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory")
+        return group
+
+    assert [i for g in in_groups(8, 4, train, lambda g: None) for i in g] == list(range(8))
+    assert [len(group) for group in begun] == [4, 2, 2, 2, 2]
+
+
+def test_a_run_begun_again_twice_says_so(tmp_path, dataset, monkeypatch):
+    real = runner.fit
+
+    def crowded(problem, *arguments, **named):
+        if len(problem.seeds) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return real(problem, *arguments, **named)
+
+    monkeypatch.setattr(runner, "fit", crowded)
+    experiment = Experiment(method="standard", epochs=2, tau=0.2, seeds=(1, 2, 3, 4), out=tmp_path / "o")
+    run(experiment, dataset, say=lambda line: None)
+    rows = {(row["seed"], row["epoch"]): row for row in read_rows(tmp_path / "o" / "metrics.jsonl")}
+    assert [rows[seed, 1]["events"].get("out_of_memory") for seed in (1, 2, 3, 4)] == [2, 2, 1, 1]
+    assert not any("out_of_memory" in rows[seed, 2]["events"] for seed in (1, 2, 3, 4))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from coteach.engine import optimisers
 from coteach.engine.now import Now
 from coteach.engine.optimisers import MaskedOptimiser, TorchAdam, TorchSGD
 from coteach.networks.stack import Stack
@@ -42,7 +43,7 @@ def stack_of(theta_NRP: Tensor, batched: bool) -> Stack:
     """Networks of P parameters, in two tensors, with these weights."""
     stack = Stack(
         lambda: nn.Linear(P - 1, 1), list(range(theta_NRP.shape[1])), len(theta_NRP),
-        dtype=torch.float64, batched=batched,
+        dtype=theta_NRP.dtype, batched=batched,
     )  # fmt: skip
     stack.theta_NRP.data.copy_(theta_NRP)
     return stack
@@ -121,3 +122,28 @@ def test_a_step_with_a_zero_gradient_is_not_a_step_sat_out(plan, kind):
     assert not ends[1].any()
     coasts = plan.optimizer == "adam" or plan.momentum > 0 or plan.weight_decay > 0
     assert bool(ends[0].all()) == coasts
+
+
+def test_what_has_decayed_to_nothing_is_nothing_and_no_weight_changes_by_it(monkeypatch):
+    """Adam's means stick at numbers so small that a CPU is twenty times slower on them, unless cleared."""
+    gradient_NRP = numbers(1, N, R, P).float()
+    gradient_NRP[..., 0] = 1e-21  # its square is one of these numbers at once
+
+    def trained() -> tuple[Tensor, Tensor]:
+        """The weights, and what Adam remembers, after three gradients and then none."""
+        stack = stack_of(numbers(0, N, R, P).float(), batched=True)
+        adam = TorchAdam(stack, Plan())
+        for step in range(1500):
+            gradient = gradient_NRP if step < 3 else torch.zeros_like(gradient_NRP)
+            adam.step([gradient], torch.ones(N, R, dtype=torch.bool), at(0.01, 0.9))
+        return stack.theta_NRP.detach(), torch.stack([t for row in (*adam.means, *adam.squares) for t in row])
+
+    def tiny(remembered: Tensor) -> bool:
+        return bool(((remembered != 0) & (remembered.abs() < torch.finfo(torch.float32).tiny)).any())
+
+    weights, remembered = trained()
+    monkeypatch.setattr(optimisers, "CLEARED_EVERY", 10**9)
+    as_torch_does, stuck = trained()
+    assert torch.equal(weights, as_torch_does)
+    assert tiny(stuck)
+    assert not tiny(remembered)

@@ -253,12 +253,45 @@ def test_the_public_names_are_there():
         coteach.teach  # noqa: B018
 
 
-@pytest.mark.parametrize("users", [False, True])
-def test_numbers_near_zero_are_zero_in_a_run_and_then_as_the_user_has_them(users):
-    torch.set_flush_denormal(users)
+@pytest.mark.parametrize("users", ["default", "warn", "error"])
+def test_deterministic_algorithms_are_then_as_the_user_has_them(users):
+    torch.set_deterministic_debug_mode(users)
     try:
+        with setup.torch_set(1, deterministic=True):
+            assert torch.get_deterministic_debug_mode() == 2
         with setup.torch_set(1, deterministic=False):
-            assert setup.flushes_denormals()
-        assert setup.flushes_denormals() == users
+            assert torch.get_deterministic_debug_mode() == {"default": 0, "warn": 1, "error": 2}[users]
+        assert torch.get_deterministic_debug_mode() == {"default": 0, "warn": 1, "error": 2}[users]
     finally:
-        torch.set_flush_denormal(False)
+        torch.set_deterministic_debug_mode("default")
+
+
+def test_numbers_of_numpy_are_written_as_pythons(tmp_path, dataset):
+    numbers = {"seeds": tuple(np.arange(2)), "epochs": np.int64(2), "batch_size": np.int64(16)}
+    numbers |= {"tau": np.float32(0.25), "noise_seed": np.int64(3), "lr": np.float32(0.5)}
+    result = run(experiment(tmp_path, **numbers), dataset, say=silent)
+    assert "batch_size = 16\n" in (result.folder / "config.toml").read_text()
+    assert json.loads((result.folder / "summary.json").read_text())["seeds"] == [0, 1]
+
+
+def test_what_is_not_finite_is_null(tmp_path, dataset):
+    """Weights of 1e30 overflow: there is no total variation to speak of, and NaN is not JSON."""
+    result = run(experiment(tmp_path, method="coteaching", lr=1e30), dataset, say=silent)
+    assert result.rows[-1]["total_variation"] is None
+    for line in (result.folder / "metrics.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+
+
+def test_open_sets_of_another_mixture_do_not_run_together(tmp_path):
+    """They are other images; the first's would have been taken for all."""
+    several = [Experiment(dataset="openset-cifar100", rate=rate, out=tmp_path / f"{rate}") for rate in (0.2, 0.4)]
+    with pytest.raises(ValueError, match="one by one"):
+        run_together(several)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_run_learns_where_gradients_are_off(mode, tmp_path, dataset):
+    with mode():
+        off = run(experiment(tmp_path, out=tmp_path / "off"), dataset, say=silent)
+    on = run(experiment(tmp_path, out=tmp_path / "on"), dataset, say=silent)
+    assert [row["train_loss"] for row in off.rows] == [row["train_loss"] for row in on.rows]

@@ -1,4 +1,4 @@
-"""The command line: `coteach run`, `coteach demo`, `coteach data`, `coteach bench`.
+"""The command line: `coteach run`, `demo`, `reproduce`, `data` and `bench`.
 
 Nothing heavy is imported before a command is known, so that `--help` answers at once.
 """
@@ -30,6 +30,28 @@ class Demo:
 
 
 @dataclass(frozen=True)
+class Reproduce:
+    """Measure a figure or table of the paper, as far as it is missing, and compare it with the known numbers."""
+
+    name: Annotated[str | None, tyro.conf.Positional, flag("[NAME]", "none")] = None
+    """Figure or table to measure; without a name they are only listed."""
+    seeds: Annotated[tuple[int, ...] | None, flag("N [N ...]", "as many as the figure or table has")] = None
+    """Seeds of the networks and of the batches, one run each; seeds measured before stay."""
+    epochs: Annotated[int | None, flag("N", "the paper's")] = None
+    """Epochs; the files of another number of epochs have other names."""
+    all: bool = False
+    """Measure also the cells and seeds that are left for when there is time."""
+    only_report: bool = False
+    """Train nothing: draw the figure and the tables of what was measured."""
+    out: Path = Path("results")
+    """Folder of the results; what is in it is not measured again."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
+    """Folder with the published data files."""
+
+
+@dataclass(frozen=True)
 class Data:
     """List the data sets, say which are there, and fetch the ones named."""
 
@@ -42,6 +64,7 @@ class Data:
 Command = (
     Annotated[Experiment, tyro.conf.subcommand("run", description="Train one method on one noisy data set.")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
@@ -77,7 +100,7 @@ def note(message: Warning | str, *where: Any, **more: Any) -> None:
     print(f"note: {message}", file=sys.stderr)
 
 
-def carry_out(command: Experiment | Demo | Data | Bench) -> None:
+def carry_out(command: Experiment | Demo | Reproduce | Data | Bench) -> None:
     if isinstance(command, Experiment):
         command.check()  # before torch is loaded
         from coteach.report.terminal import run_command
@@ -87,6 +110,22 @@ def carry_out(command: Experiment | Demo | Data | Bench) -> None:
         from coteach.report.demo import demo_command
 
         demo_command(command.seeds, command.epochs, command.out)
+    elif isinstance(command, Reproduce):
+        from coteach.report.reproduce import list_command, reproduce_command
+
+        if command.name is None:
+            list_command(command.out, command.seeds, command.epochs, command.all)
+        else:
+            reproduce_command(
+                command.name,
+                command.seeds,
+                command.epochs,
+                command.out,
+                command.device,
+                command.data_dir,
+                then=command.all,
+                only_report=command.only_report,
+            )
     elif isinstance(command, Bench):
         command.check()
         from coteach.report.bench import bench_command

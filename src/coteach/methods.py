@@ -111,7 +111,7 @@ def coteaching_plus_own(plan: Plan) -> list[Phase]:
 def cotraining(plan: Plan) -> list[Phase]:
     """Each network on its own view: first the given labels while λ falls, then what the peer is surest about."""
     loss = chosen_loss(plan)
-    start = max(plan.warmup, min(plan.ramp, plan.epochs // 2))
+    start = min(max(plan.warmup, min(plan.ramp, plan.epochs // 2)), plan.epochs)
     return [
         Phase(range(1, start + 1), rules.standard, loss),
         Phase(range(start + 1, plan.epochs + 1), rules.cotraining, loss, own_labels=True),

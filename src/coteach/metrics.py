@@ -4,6 +4,8 @@ S steps, N networks, R runs, B samples of a batch, C classes. What cannot be sai
 is None.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -105,7 +107,7 @@ def evaluate(
         {
             "test_accuracy": [n / len(y_M) for n in right],
             "ensemble_accuracy": ensemble / len(y_M),
-            "total_variation": variation / len(y_M) if networks > 1 else None,
+            "total_variation": variation / len(y_M) if networks > 1 and math.isfinite(variation) else None,
             "events": {"one_class": int(one_class)} if one_class else {},
         }
         for *right, ensemble, variation, one_class in table

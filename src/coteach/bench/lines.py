@@ -46,6 +46,7 @@ def compared(request: Bench, show: Show, say: Say) -> Iterator[Line]:
                     say_what_is_odd(name, kind, timed, say)
             show("matrix product and copy", 0, 1)
             yield line(case, ours, **plain) | share_of(others, name, say)
+            del case, ours  # or the next case's peak of memory would count them
 
 
 def scaled(request: Bench, show: Show, say: Say) -> Iterator[Line]:

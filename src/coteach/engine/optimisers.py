@@ -18,6 +18,8 @@ from coteach.networks.stack import Stack
 from coteach.plan import Plan
 
 BETA2, EPSILON = 0.999, 1e-8  # torch's defaults, which the paper keeps
+CLEARED_EVERY = 100  # steps, in which 0.9 a step makes 2.7e-5
+NOTHING = 1e5  # times the smallest number of full precision
 
 
 class Optimiser(Protocol):
@@ -42,9 +44,13 @@ class TorchAdam:
         self.means = [[torch.zeros_like(p) for p in row] for row in self.weights]
         self.squares = [[torch.zeros_like(p) for p in row] for row in self.weights]
         self.steps = [[torch.zeros((), dtype=torch.float32) for _ in row] for row in self.weights]
+        self.taken = 0
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+        self.taken += 1
+        if self.taken % CLEARED_EVERY == 0:
+            self._clear()
         live = [i for i, is_live in enumerate(live_NR.flatten().tolist()) if is_live]
         rows = (self.weights, self.stack.by_network(gradients), self.means, self.squares, self.steps)
         weights, gradients, means, squares, steps = ([t for i in live for t in row[i]] for row in rows)
@@ -65,6 +71,16 @@ class TorchAdam:
                 eps=EPSILON,
                 maximize=False,
             )
+
+    def _clear(self) -> None:
+        """Take what has decayed to nearly nothing for nothing.
+
+        The mean of a gradient that has ended halves every seven steps, down to numbers so small that a CPU needs
+        twenty times as long for them, and there it stays. No weight changes by less than these.
+        """
+        for row in (*self.means, *self.squares):
+            for t in row:
+                t.masked_fill_(t.abs() < NOTHING * torch.finfo(t.dtype).tiny, 0)
 
 
 class TorchSGD:

@@ -119,7 +119,7 @@ class Stack:
 
     def gradients(self, loss_NRB: Tensor, weight_NRB: Tensor) -> Sequence[Tensor]:
         """Of Σ weight·loss: one tensor laid out as theta_NRP, or in a loop on a CPU one for each leaf."""
-        gradients = torch.autograd.grad(loss_NRB, self.leaves, weight_NRB)
+        gradients = torch.autograd.grad(loss_NRB, self.leaves, weight_NRB, materialize_grads=True)
         if self.in_one_piece and not self.batched:
             return [self._flat(gradients).view_as(self.theta_NRP)]
         return gradients
@@ -206,7 +206,7 @@ class Stack:
         if self.channels_last and len(shape) == 4:
             out, channels, height, width = shape
             return piece.view(*leading, out, height, width, channels).movedim(-1, -3)
-        return piece.view(*leading, *shape)
+        return piece.view((*leading, *shape))
 
     def _flat(self, tensors: Sequence[Tensor]) -> Tensor:
         """The parameters of one or more networks, or their gradients, one after the other as in theta_NRP."""
@@ -228,7 +228,8 @@ def _unless_shared(x: Tensor, axis: int) -> tuple[Tensor, int | None]:
 
 def batches_well(module: nn.Module) -> bool:
     leaves = [m for m in module.modules() if not list(m.children())]
-    return all(isinstance(leaf, BATCHES_WELL) for leaf in leaves)
+    counts = any(isinstance(leaf, nn.BatchNorm1d) and leaf.momentum is None for leaf in leaves)  # on the host
+    return all(isinstance(leaf, BATCHES_WELL) for leaf in leaves) and not counts
 
 
 def _initialised(build: Callable[[], nn.Module], seed: int, n: int, generation: int) -> nn.Module:

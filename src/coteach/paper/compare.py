@@ -34,10 +34,13 @@ class Target:
     not_measured: str | None = None  # why no cell corresponds
 
     def fits(self, cell: dict[str, Any]) -> bool:
-        """Whether a cell, as in summary.json, is what this number was measured of, as far as that is known."""
-        if self.not_measured or any(cell[key] is not None for key in UNUSUAL if key not in self.where):
+        """Whether a cell, as in summary.json, is what this number was measured of, as far as that is known.
+
+        A cell that was measured before a key came to be has what was usual.
+        """
+        if self.not_measured or any(cell.get(key) is not None for key in UNUSUAL if key not in self.where):
             return False
-        return all(cell[key] == value for key, value in self.where.items())
+        return all(cell.get(key) == value for key, value in self.where.items())
 
 
 @cache

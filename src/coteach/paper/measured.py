@@ -150,6 +150,19 @@ def merged(cell: Cell, new: dict[str, Any], before: dict[str, Any] | None) -> di
     }
 
 
+def taken_over(cell: Cell, out: Path, known: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """A cell's record, with runs that it lacks from other presets' `known` files of the very same."""
+    path = path_of(cell, out)
+    record = read(path, cell.hash)
+    for other in known:
+        have = set() if record is None else set(record["summary"]["seeds"])
+        alike = other["hash"] == cell.hash and other["file"] != path.relative_to(out).as_posix()
+        if alike and not set(cell.seeds) <= have:
+            record = merged(cell, other, record)
+            write(path, record)
+    return record
+
+
 def summarise(cell: Cell, runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The object of results/summary.json: accuracies in per cent, over networks, the last ten epochs and seeds."""
     means = [run["mean"] for run in runs]

@@ -13,7 +13,7 @@ from coteach import data
 from coteach.data import Dataset
 from coteach.data.glove import MEMBER
 from coteach.methods import METHODS
-from coteach.paper.measured import in_folder, measurement, merged, path_of, read, write
+from coteach.paper.measured import in_folder, measurement, merged, path_of, read, taken_over, write
 from coteach.paper.presets import Cell, asked_for
 from coteach.runs import setup
 from coteach.runs.experiment import Experiment
@@ -126,17 +126,11 @@ def run_stack(
 
 
 def missing_seeds(cell: Cell, out: Path, known: list[dict], say: Callable[[str], None]) -> tuple[int, ...]:
-    """Those a cell's file does not have. If another preset has measured the same, its runs are taken over."""
+    """Those that neither a cell's own file has nor that of another preset which has measured the same."""
     path = path_of(cell, out)
-    record = read(path, cell.hash)
+    record = taken_over(cell, out, known)
     if record is None and path.exists():
         say(f"{path} was measured in another way: it will be replaced")
-    for other in known:
-        have = set() if record is None else set(record["summary"]["seeds"])
-        alike = other["hash"] == cell.hash and other["file"] != path.relative_to(out).as_posix()
-        if alike and not set(cell.seeds) <= have:
-            record = merged(cell, other, record)
-            write(path, record)
     have = set() if record is None else set(record["summary"]["seeds"])
     return tuple(seed for seed in cell.seeds if seed not in have)
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from coteach.bench.lines import Line, compared, scaled
 from coteach.bench.ours import Show
 from coteach.bench.request import Bench
-from coteach.report.terminal import console
+from coteach.report.screen import console
 
 aside = Console(stderr=True, highlight=False)
 

@@ -9,14 +9,16 @@ from rich.table import Table
 
 from coteach.names import METHODS
 from coteach.report.figures import curves
-from coteach.report.terminal import console, n_epochs, progress_bars, progress_note
+from coteach.report.screen import console, progress_bars
+from coteach.report.terminal import n_epochs, progress_note
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.runs.parallel import Send, in_processes
 from coteach.runs.run import run_together
 
 NOISES = {"pair 45 %": ("pair", 0.45), "symmetric 50 %": ("symmetric", 0.5)}
-VARIANTS = {name: Experiment(method=name) for name in METHODS} | {
+ELSEWHERE = ("coteaching_plus_own", "iterative")  # part of an ablation, and for open-set noise
+VARIANTS = {name: Experiment(method=name) for name in METHODS if name not in ELSEWHERE} | {
     "coteaching_plus, authors": Experiment(method="coteaching_plus", fidelity="authors"),
     "coteaching, softmax_twice": Experiment(method="coteaching", loss="softmax_twice"),
 }

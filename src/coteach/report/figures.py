@@ -1,88 +1,159 @@
 """Figures in the manner of the paper's: a panel for each noise, a line for each method, a band over the seeds."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-# Okabe and Ito's eight colours, which most colour-blind people can tell apart, the yellow darkened for white
-# paper; then grey and two of Tol's.
-COLOURS = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#A6A000",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-    "#999999",
-    "#882255",
-    "#44AA99",
-)
-DASHES = ("-", "--", ":")
+from coteach.paper.presets import LABELS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# A method has the same colour in every figure: Okabe and Ito's eight, which most colour-blind people can tell
+# apart, the yellow darkened for white paper; then grey and two of Tol's.
+COLOURS = {
+    "standard": "#000000",
+    "decoupling": "#E69F00",
+    "f_correction": "#56B4E9",
+    "f_correction_known": "#009E73",
+    "mentornet": "#A6A000",
+    "coteaching": "#0072B2",
+    "coteaching_plus": "#D55E00",
+    "coteaching_plus_own": "#882255",
+    "cotraining": "#CC79A7",
+    "jocor": "#999999",
+    "iterative": "#44AA99",
+}
+DASHES = ("-", "--", ":", "-.")
+BAND_POINTS = 40  # of a band after its first epochs, in which most happens: it is only to be seen, not read
+
+# Text stays text, and the same numbers give the same bytes.
+SVG = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "coteach",
+    "path.simplify_threshold": 0.5,
+    "font.sans-serif": ["DejaVu Sans"],
+}
 
 Curves = dict[str, dict[str, list[dict]]]  # panel → label → rows of metrics.jsonl
 
 
 def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
     """Test accuracy over label precision against the epoch, written to each path (its suffix is the format)."""
+    figure, axes = new_figure(2, len(panels), (4.6, 3.2), sharex=True)
+    styles = line_styles(next(iter(panels.values())))
+    for column, (panel, by_label) in enumerate(panels.items()):
+        for row, measure in enumerate((accuracy, precision)):
+            for label, style in styles.items():
+                draw_line(axes[row, column], label, style, *by_epoch(by_label[label], measure))
+        axes[0, column].set_title(panel)
+        axes[1, column].set_xlabel("epoch")
+    axes[0, 0].set_ylabel("test accuracy (%)")
+    axes[1, 0].set_ylabel("label precision (%)")
+    add_legend(figure, axes)
+    save(figure, paths, title)
+
+
+def new_figure(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple["Figure", np.ndarray]:
+    """A grid of panels of this size in inches, those of a row on one scale."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    styles = line_styles(list(next(iter(panels.values()))))
-    figure, axes = plt.subplots(
-        2,
-        len(panels),
-        figsize=(4.6 * len(panels), 6.4),
-        sharex=True,
-        sharey="row",
-        squeeze=False,
-        layout="constrained",
+    inches = (size[0] * columns, size[1] * rows)
+    options: dict[str, Any] = {"sharey": "row", "squeeze": False, "layout": "constrained"} | shared
+    figure, axes = plt.subplots(rows, columns, figsize=inches, **options)
+    for ax in axes.flat:
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.margins(x=0.01)
+    return figure, axes
+
+
+def draw_line(
+    ax: "Axes", label: str, style: tuple[str, str], epochs: list[int], values: np.ndarray, top: float = 100
+) -> None:
+    """The mean of seeds × epochs, and a band of one standard deviation that stays from 0 to `top`."""
+    colour, dash = style
+    mean, spread = values.mean(0), values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(epochs))
+    ax.plot(epochs, mean, dash, color=colour, label=label, linewidth=1.4)
+    some = thinned(len(epochs))
+    low, high = np.clip(mean - spread, 0, top), np.clip(mean + spread, 0, top)
+    ax.fill_between(np.array(epochs)[some], low[some], high[some], color=colour, alpha=0.12, linewidth=0)
+
+
+def thinned(n: int) -> np.ndarray:
+    """Which of so many epochs a band is drawn at."""
+    return np.union1d(np.arange(min(n, 12)), np.linspace(0, n - 1, min(n, BAND_POINTS)).round().astype(int))
+
+
+def add_legend(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
+    """One for all panels, above them: a method may be missing in some."""
+    found: dict[str, Any] = {}
+    for ax in axes.flat:
+        handles, names = ax.get_legend_handles_labels()
+        found = dict(zip(names, handles, strict=True)) | found
+    figure.legend(
+        list(found.values()),
+        list(found),
+        loc="outside upper center",
+        ncols=min(len(found), columns),
+        frameon=False,
+        fontsize=9,
     )
-    for column, (panel, by_label) in enumerate(panels.items()):
-        for label, (colour, dash) in styles.items():
-            for row, measure in enumerate((accuracy, precision)):
-                epochs, values = by_epoch(by_label[label], measure)
-                mean, spread = values.mean(0), values.std(0, ddof=1) if len(values) > 1 else 0
-                axes[row, column].plot(epochs, mean, dash, color=colour, label=label, linewidth=1.4)
-                axes[row, column].fill_between(
-                    epochs,
-                    np.clip(mean - spread, 0, 100),
-                    np.clip(mean + spread, 0, 100),
-                    color=colour,
-                    alpha=0.12,
-                    linewidth=0,
-                )
-        axes[0, column].set_title(panel)
-        axes[1, column].set_xlabel("epoch")
-        for ax in axes[:, column]:
-            ax.grid(alpha=0.25)
-            ax.spines[["top", "right"]].set_visible(False)
-            ax.margins(x=0.01)
-    axes[0, 0].set_ylabel("test accuracy (%)")
-    axes[1, 0].set_ylabel("label precision (%)")
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=min(len(names), 4), frameon=False, fontsize=9)
+
+
+def save(figure: "Figure", paths: Iterable[Path], title: str = "") -> None:
+    import matplotlib.pyplot as plt
+
     if title:
         figure.supxlabel(title, fontsize=8, color="#555555")
     for path in paths:
-        figure.savefig(path, dpi=150)
+        with plt.rc_context(SVG):
+            is_svg = path.suffix == ".svg"
+            figure.savefig(path, dpi=150, metadata={"Date": None, "Creator": None} if is_svg else None)
+        if is_svg:
+            path.write_text(shortened(path.read_text("utf-8")), encoding="utf-8")
     plt.close(figure)
 
 
-def line_styles(labels: list[str]) -> dict[str, tuple[str, str]]:
-    """A colour for each method; its variants, "method, variant", share it and differ in the dash."""
-    variants: dict[str, list[str]] = {}
+def shortened(svg: str) -> str:
+    """Places to a tenth of a point and nothing that only looks good in an editor: it is kept with the results."""
+
+    def rounded(number: re.Match) -> str:
+        return f"{round(float(number[0]), 1 if len(number[1]) > 1 else 2):g}"  # markers are of a few points
+
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?(\d+)\.\d{3,}", rounded, tag[0]), svg)
+    svg = svg.replace(" \nL ", "L").replace(' \n"', '"').replace('z\n"', 'z"')
+    return re.sub(r"^ +", "", svg, flags=re.MULTILINE)
+
+
+def line_styles(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Its method's colour for each label; variants, "method, variant", share it and differ in the dash."""
+    of_method: dict[str, list[str]] = {}
     for label in labels:
-        variants.setdefault(label.split(",")[0], []).append(label)
+        of_method.setdefault(method_of(label), []).append(label)
+    spare = [COLOURS[name] for name in COLOURS if name not in of_method]
+    colours = {name: COLOURS.get(name) or spare[i % len(spare)] for i, name in enumerate(of_method)}
     return {
-        label: (COLOURS[i % len(COLOURS)], DASHES[k % len(DASHES)])
-        for i, same_method in enumerate(variants.values())
-        for k, label in enumerate(same_method)
+        label: (colours[method], DASHES[k % len(DASHES)])
+        for method, same in of_method.items()
+        for k, label in enumerate(same)
     }
+
+
+def method_of(label: str) -> str:
+    """The method that a label begins with, by its name or as tables have it; else what stands before the comma."""
+    known = {text: name for name in COLOURS for text in (name, LABELS[name])}
+    fitting = [text for text in known if label == text or label.startswith(f"{text},")]
+    return known[max(fitting, key=len)] if fitting else label.split(",")[0]
 
 
 def accuracy(row: dict) -> float:

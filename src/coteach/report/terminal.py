@@ -1,42 +1,15 @@
 """The terminal's side of `coteach run` and `coteach data`: progress, one table, where things were written."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from coteach.methods import METHODS
+from coteach.report.screen import console, progress_bars
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import Result, run
 from coteach.train import Epoch
-
-console = Console(highlight=False)
-
-
-@contextmanager
-def progress_bars() -> Iterator[Progress]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("·"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        yield progress
 
 
 def n_epochs(experiment: Experiment) -> int:

@@ -33,6 +33,13 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def pythons_own(value: Any) -> Any:
+    """A number of NumPy's as one of Python's, which can be written to JSON."""
+    if is_whole(value):
+        return int(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, (bool, float)) else value
+
+
 def flag(metavar: str, default: str, text: str | None = None) -> Any:
     """How a flag looks in the help whose default depends on the others, or whose choices are listed elsewhere."""
     return tyro.conf.arg(metavar=metavar, help=text, help_behavior_hint=f"(default: {default})")
@@ -102,8 +109,10 @@ class Experiment:
         for name in ("out", "data_dir", "matrix"):
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, Path(getattr(self, name)))
-        if isinstance(self.seeds, list):
-            object.__setattr__(self, "seeds", tuple(self.seeds))
+        if isinstance(self.seeds, (list, tuple)):
+            object.__setattr__(self, "seeds", tuple(map(pythons_own, self.seeds)))
+        for f in fields(self):
+            object.__setattr__(self, f.name, pythons_own(getattr(self, f.name)))
 
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without the data."""

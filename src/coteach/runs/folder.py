@@ -63,7 +63,7 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
 
 def append_rows(path: Path, rows: list[dict]) -> None:
     with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+        file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 def drop_rows(path: Path, seed: int) -> None:
@@ -81,7 +81,7 @@ def read_rows(path: Path) -> list[dict]:
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     """In one step: a reader sees the whole file or none."""
     temporary = folder / "summary.json.part"
-    temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    temporary.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     os.replace(temporary, folder / "summary.json")
 
 

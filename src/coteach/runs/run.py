@@ -159,6 +159,8 @@ def compatible(experiments: list[Experiment], dataset: Dataset | None) -> list[E
         files.refuse_if_taken(experiment.out)
         if differing := differing_fields(experiments[0], experiment) - MAY_DIFFER:
             raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
+    if dataset is None and len({repr(setup.dataset_options(experiment)) for experiment in experiments}) > 1:
+        raise ValueError("open-sets of another rate or noise_seed are other images: run them one by one.")
     outs = [experiment.out for experiment in experiments if experiment.out is not None]
     if len(set(outs)) < len(outs):
         raise ValueError("two experiments have the same out: give each a folder of its own.")

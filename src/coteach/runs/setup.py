@@ -193,19 +193,13 @@ def torch_set(threads: int, deterministic: bool) -> Iterator[None]:
     """torch's global settings inside the block; then as they were before."""
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it, before its first product
-    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), flushes_denormals()
+    before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(deterministic or before[1])
-    # Adam's mean of a gradient that has ended decays to 1e-38 and below, where a CPU is twenty times slower
-    torch.set_flush_denormal(True)
+    if deterministic:
+        torch.use_deterministic_algorithms(True)
     try:
-        yield
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
     finally:
         torch.set_num_threads(before[0])
-        torch.use_deterministic_algorithms(before[1])
-        torch.set_flush_denormal(before[2])
-
-
-def flushes_denormals() -> bool:
-    """Whether a number too small for float32's full precision is taken for 0; torch does not say."""
-    return not (torch.tensor([1e-38]) / 1000).item()
+        torch.set_deterministic_debug_mode(before[1])

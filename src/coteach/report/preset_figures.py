@@ -1,0 +1,218 @@
+"""The figure of a preset, drawn from the files of its cells: curves, or dots where lines would be too many."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coteach.fidelity import parse
+from coteach.names import LOSSES
+from coteach.paper.presets import LABELS
+from coteach.report.figures import COLOURS, add_legend, draw_line, line_styles, new_figure, save
+
+Records = list[dict[str, Any]]
+
+AS_DOTS = {"ablation"}  # presets with more methods than lines can be told apart
+AXES = {
+    "test_accuracy": ("test accuracy (%)", 100),
+    "label_precision": ("label precision (%)", 100),
+    "disagreement": ("disagreement (%)", 100),
+    "total_variation": ("total variation", 1),
+}
+
+
+def preset_figures(records: Records, folder: Path, stem: str) -> list[Path]:
+    """Write `stem`.svg, or several whose names begin so."""
+    if records[0]["preset"] not in AS_DOTS:
+        path = folder / f"{stem}.svg"
+        draw_curves(records, path)
+        return [path]
+    paths = []
+    for name, rows in blocks(records).items():
+        paths.append(folder / f"{stem}-{name}.svg")
+        draw_dots(rows, paths[-1], BLOCK_TITLES[name])
+    return paths
+
+
+def by_panel(records: Records) -> tuple[list[str], list[str], dict[tuple[str, str], dict[str, dict]]]:
+    """Names of the rows and columns of panels, and each panel's records by label."""
+    splits = split_by(records)
+    panels: dict[tuple[str, str], dict[str, dict]] = {}
+    for record in records:
+        s = record["summary"]
+        parts = [s[key] for key in splits]
+        label = [p for p in record["row"].split(", ") if p.removeprefix("network ") not in parts]
+        panels.setdefault((", ".join(parts), noise_of(s)), {})[", ".join(label)] = record
+    rows, columns = (list(dict.fromkeys(key[i] for key in panels)) for i in (0, 1))
+    return rows, columns, panels
+
+
+def split_by(records: Records) -> list[str]:
+    """What goes into panels of its own: several data sets, networks of one method, readings of all methods."""
+    found = [record["summary"] for record in records]
+    networks: dict[tuple, set] = {}
+    readings: dict[tuple, set] = {}
+    for s in found:
+        networks.setdefault((s["dataset"], s["method"]), set()).add(s["network"])
+        readings.setdefault((s["dataset"], s["method"]), set()).add(s["fidelity"])
+    keys = ["dataset"] if len({s["dataset"] for s in found}) > 1 else []
+    keys += ["network"] if any(len(several) > 1 for several in networks.values()) else []
+    return keys + (["fidelity"] if all(len(several) > 1 for several in readings.values()) else [])
+
+
+def noise_of(s: dict[str, Any]) -> str:
+    return f"{s['noise']} {100 * s['rate']:g} %" if s["rate"] is not None else s["noise"]
+
+
+def seeds_of(records: Records) -> str:
+    counts = sorted({len(record["runs"]) for record in records})
+    return (
+        f"{counts[0]} seed{'s' if counts[-1] > 1 else ''}"
+        if len(counts) == 1
+        else f"{counts[0]} to {counts[-1]} seeds"
+    )
+
+
+# ---- curves ---------------------------------------------------------------------------------------------------
+
+
+def draw_curves(records: Records, path: Path) -> None:
+    rows, columns, panels = by_panel(records)
+    show = records[0]["show"]
+    measures = [show, "label_precision"] if show == "test_accuracy" else [show]
+    size = (4.2, 2.7) if len(columns) > 1 else (7.5, 2.9)
+    shared = {"sharex": "row", "sharey": False}
+    figure, axes = new_figure(len(rows) * len(measures), len(columns), size, **shared)
+    styles = line_styles(dict.fromkeys(label for panel in panels.values() for label in panel))
+    for i, row in enumerate(rows):
+        for k, measure in enumerate(measures):
+            text, top = AXES[measure]
+            for j, column in enumerate(columns):
+                ax = axes[i * len(measures) + k, j]
+                panel = panels.get((row, column))
+                if panel is None:  # not measured (yet)
+                    ax.set_axis_off()
+                    continue
+                for label, record in panel.items():
+                    values = top * curve(record, measure)
+                    draw_line(ax, label, styles[label], list(range(1, values.shape[1] + 1)), values, top)
+                if k == 0:
+                    ax.set_title(f"{row}, {column}" if row else column, fontsize=10)
+                if k == len(measures) - 1:
+                    ax.set_xlabel("epoch")
+                else:
+                    ax.tick_params(labelbottom=False)
+            axes[i * len(measures) + k, 0].set_ylabel(text)
+    add_legend(figure, axes, columns=4 if len(columns) > 1 else 2)
+    save(figure, [path], f"{records[0]['title']}. Mean of {seeds_of(records)}, band: ± 1 standard deviation.")
+
+
+def curve(record: dict[str, Any], measure: str) -> np.ndarray:
+    """Seeds × epochs, of the epochs that all seeds have; what a method does not have is NaN."""
+    runs = [run["curves"][measure] for run in record["runs"]]
+    n_epochs = min(map(len, runs))
+    return np.array([run[:n_epochs] for run in runs], dtype=float)
+
+
+# ---- dots -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A line of a dot plot, under a heading or none: a cell, with what is told of it there."""
+
+    heading: str
+    label: str
+    record: dict[str, Any]
+    reference: bool = False  # what others are to be compared with
+
+
+BLOCK_TITLES = {
+    "losses": "Every rule with every loss; all else as in the authors' code",
+    "switches": "Co-teaching+: the paper with details of the authors' code, that code without one (dashed: both)",
+    "keep": "Co-teaching+ as the authors run it (dashed), with λ that stays (type 1) or goes on falling (type 2), "
+    "and τ told too low, right, too high",
+}
+
+
+def blocks(records: Records) -> dict[str, list[Dot]]:
+    """What is compared with each other; Co-teaching+ as its authors run it is in every block."""
+    found: dict[str, list[Dot]] = {"losses": [], "switches": [], "keep": []}
+    for record in records:
+        s = record["summary"]
+        told = s["keep_type"] is not None or s["tau"] is not None
+        as_authors = s["fidelity"] == "authors"
+        plus = s["method"] == "coteaching_plus" and s["loss"] is None
+        if as_authors and not told:
+            found["losses"].append(Dot(loss_of(s), LABELS[s["method"]], record))
+        if plus and not told:
+            found["switches"].append(Dot("", s["fidelity"], record, s["fidelity"] in ("paper", "authors")))
+        if told or (plus and as_authors):
+            off = 0.0 if s["tau"] is None else s["tau"] - s["rate"]
+            label = f"τ {off:+.1f}" if round(off, 4) else "τ"
+            found["keep"].append(Dot(f"λ type {s['keep_type'] or 1}", label, record, not told))
+    losses, methods = list(LOSSES), [LABELS[name] for name in COLOURS]
+    found["losses"].sort(key=lambda dot: (losses.index(dot.heading), methods.index(dot.label)))
+    found["switches"].sort(key=lambda dot: (dot.label == "authors", dot.label.startswith("authors")))
+    found["keep"].sort(key=lambda dot: (dot.heading, dot.label != "τ -0.1", dot.label != "τ"))
+    return {name: telling for name, dots in found.items() if (telling := without_lone_references(dots))}
+
+
+def without_lone_references(dots: list[Dot]) -> list[Dot]:
+    compared = {dot.record["summary"]["dataset"] for dot in dots if not dot.reference}
+    return [dot for dot in dots if dot.record["summary"]["dataset"] in compared]
+
+
+def loss_of(s: dict[str, Any]) -> str:
+    own = "softmax_twice" if s["method"].startswith("coteaching_plus") else "cross_entropy"
+    return s["loss"] or (own if parse(s["fidelity"]).softmax_twice else "cross_entropy")
+
+
+def lines_of(dots: list[Dot]) -> Iterator[tuple[str, str | None]]:
+    """The lines of a panel, (heading, label), downwards; a heading has a line of its own, without label."""
+    before = ""
+    for heading, label in dict.fromkeys((dot.heading, dot.label) for dot in dots):
+        if heading != before:
+            yield heading, None
+            before = heading
+        yield heading, label
+
+
+def draw_dots(dots: list[Dot], path: Path, title: str) -> None:
+    """Datasets downwards, noises across; each seed faint, their mean with a standard deviation on top."""
+    datasets = list(dict.fromkeys(dot.record["summary"]["dataset"] for dot in dots))
+    columns = list(dict.fromkeys(noise_of(dot.record["summary"]) for dot in dots))
+    of_dataset = {name: [d for d in dots if d.record["summary"]["dataset"] == name] for name in datasets}
+    heights = [len(list(lines_of(some))) + 3 for some in of_dataset.values()]
+    size = (3.6, max(0.19 * sum(heights) / len(heights), 2.2))
+    figure, axes = new_figure(len(datasets), len(columns), size, height_ratios=heights)
+    for i, (dataset, some) in enumerate(of_dataset.items()):
+        lines = list(lines_of(some))
+        place = {line: -y for y, line in enumerate(lines)}
+        for j, column in enumerate(columns):
+            ax = axes[i, j]
+            ax.set_title(f"{dataset}, {column}", fontsize=10)
+            ax.margins(x=0.05)
+            ax.tick_params(axis="y", length=0)
+            for dot in some:
+                if noise_of(dot.record["summary"]) == column:
+                    draw_dot(ax, place[dot.heading, dot.label], dot.record["summary"])
+                    if dot.reference:
+                        ax.axvline(dot.record["summary"]["mean"], color="#777777", linestyle="--", linewidth=0.8)
+        axes[i, 0].set_yticks(list(place.values()), [label or heading for heading, label in lines], fontsize=8)
+        axes[i, 0].set_ylim(-len(lines) + 0.3, 0.7)
+        for text, (_, label) in zip(axes[i, 0].get_yticklabels(), lines, strict=True):
+            text.set_fontweight("bold" if label is None else "normal")
+    for ax in axes[-1]:
+        ax.set_xlabel("test accuracy (%)")
+    records = [dot.record for dot in dots]
+    save(figure, [path], f"{title}.\nMean of {seeds_of(records)}, ± 1 standard deviation; faint: each seed.")
+
+
+def draw_dot(ax: Any, y: float, s: dict[str, Any]) -> None:
+    colour = COLOURS[s["method"]]
+    seeds = s["mean_per_seed"]
+    ax.plot(seeds, [y] * len(seeds), "o", color=colour, alpha=0.25, markersize=4, markeredgewidth=0)
+    ax.errorbar(s["mean"], y, xerr=s["std"] or 0, fmt="o", color=colour, markersize=4.5, capsize=2, linewidth=1.2)
