@@ -1,6 +1,7 @@
 """Open-sets: which images are swapped, by what, and that all else stays as it was."""
 
 import io
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from scipy.io import savemat
 
 from coteach.data import cifar, load, outside
+from coteach.paper.presets import asked_for
+from coteach.paper.reproduce import measure
 from data_files import cifar_bytes, publish, write_folder, write_zip
 
 RANDOM = np.random.default_rng(0)
@@ -203,3 +206,25 @@ def test_classes_left_out_of_imagenet32_are_counted():
     overlap = outside.OVERLAP_IMAGENET32
     assert (len(overlap), len(set(overlap.tolist())), overlap.min(), overlap.max()) == (225, 225, 2, 503)
     assert len(outside.DOGS.split()) == 118
+
+
+# ---- the paper's Table 5 on these stand-ins -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["openset", "openset-svhn", "openset-imagenet32"])
+def test_table_5_can_be_measured(name, folder, monkeypatch, batches, tmp_path):
+    """From the files as published to a cell of every method, two of Iterative's rounds among them."""
+    path = folder / "train_32x32.mat"
+    savemat(path, {"X": images(60, 50).transpose(2, 3, 1, 0), "y": np.ones((60, 1), np.uint8)})
+    publish(monkeypatch, "svhn", path)
+    write_folder(folder / "imagenet32", batches[1])
+    wanted = asked_for(name, epochs=6, device="cpu")
+    assert {cell.experiment.network_name for cell in wanted} == {"cnn7_printed", "cnn7_dense"}
+    quick = [replace(cell, experiment=replace(cell.experiment, network="small_cnn")) for cell in wanted]
+    files = measure(quick, tmp_path / "results", folder, say=lambda line: None)
+    records = [json.loads(path.read_text()) for path in files]
+    methods = {record["summary"]["method"] for record in records}
+    assert methods == {"standard", "mentornet", "coteaching", "coteaching_plus", "iterative"}
+    for record in records:
+        assert record["data"]["realised_rate"] == 0.4
+        assert len(record["runs"][0]["curves"]["test_accuracy"]) == 6
