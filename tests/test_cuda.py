@@ -144,3 +144,12 @@ def test_deterministic_runs_repeat_to_the_byte(tmp_path, dataset):
         result = run(replace(experiment, out=tmp_path / str(i)), dataset, say=lambda line: None)
         texts.append((result.folder / "metrics.jsonl").read_bytes())
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_ledger_kept_by_a_captured_step_is_the_cpus(batched):
+    cpu = fit(problem(), METHODS["coteaching_plus"], PLAN, mlp, engine=Engine(torch.float64), ledger=True)
+    gpu = Engine(torch.float64, batched, captured=True)
+    there = fit(on_gpu(problem()), METHODS["coteaching_plus"], PLAN, mlp, engine=gpu, ledger=True)
+    for key, value in vars(cpu.ledger).items():
+        torch.testing.assert_close(getattr(there.ledger, key).cpu(), value, rtol=1e-9, atol=1e-9)

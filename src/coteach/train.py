@@ -19,6 +19,7 @@ from coteach.engine.optimisers import Optimiser, new_optimiser
 from coteach.engine.steps import Captured, Fused, as_it_is
 from coteach.engine.stream import Stream, batches_of, chunks, put_away
 from coteach.estimate import transition_from_posteriors
+from coteach.labels.ledger import Ledger
 from coteach.losses import forward_corrected
 from coteach.methods import Method, Phase
 from coteach.metrics import count, evaluate, samples_at_once
@@ -67,6 +68,7 @@ class Training:
     problem: Problem
     now: Now
     diary: Diary
+    ledger: Ledger | None = None
 
 
 def train_epoch(training: Training, epoch: int, learn: Callable[[], None]) -> None:
@@ -74,12 +76,15 @@ def train_epoch(training: Training, epoch: int, learn: Callable[[], None]) -> No
     training.now.turn_to(epoch)  # step 9: λ(e), and the learning rate
     for _ in training.batches.deal(epoch):  # step 2
         learn()  # steps 3 to 8
+    if training.ledger:
+        training.ledger.close(training.batches, training.diary)
 
 
 def mini_batch(training: Training, phase: Phase, fused: Fused = as_it_is) -> Callable[[], None]:
     """Steps 3 to 8 on the next mini-batch. No shape depends on the data, so this can be captured as a graph."""
     stack, now = training.stack, training.now
     take, pick, judge, write = map(fused, (training.batches.take, choose, soundness, training.diary.write))
+    note = fused(training.ledger.note) if training.ledger else None
 
     def learn() -> None:
         x_RB, y_RB = take(now.step_1)  # step 3
@@ -89,6 +94,8 @@ def mini_batch(training: Training, phase: Phase, fused: Fused = as_it_is) -> Cal
         sound_NR, live_NR = judge(phase, chosen, stack.sums(gradients))
         training.optimiser.step(gradients, live_NR, now)  # steps 7 and 8
         stack.settle_statistics(sound_NR)
+        if note:
+            note(now.step_1, logits_NRBC.detach(), y_RB)
         write(now.step_1, chosen, sound_NR)
 
     return learn
@@ -139,6 +146,7 @@ def fit(
     *,
     engine: Engine = PLAINLY,
     view: View | None = None,
+    ledger: bool = False,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> Training:
     """Train a method's phases one after the other and report each epoch.
@@ -153,15 +161,19 @@ def fit(
         How it runs: precision, batched or looped, captured or not.
     view : callable, optional
         What each network sees of a sample; by default all of it, in Co-training a half.
+    ledger : bool
+        Keep what the networks thought of every sample over the epochs, in `Training.ledger`.
     """
     if method.in_rounds:
+        if ledger:
+            raise ValueError(f"{method.name} keeps no ledger: take another method.")
         from coteach.iterative import fit_iterative  # not above: it is built from what is here
 
         return fit_iterative(problem, plan, build, engine=engine, on_epoch=on_epoch)
     view = view or (half_views if method.views else same_view)
     phases = method.phases(plan)
     with put_away(problem.x_M, problem.x_test):
-        training = start(problem, method.networks, plan, build, engine, view)
+        training = start(problem, method.networks, plan, build, engine, view, ledger=ledger)
         for position, phase in enumerate(phases):
             if phase.corrected_by:
                 known = phase.corrected_by == "known"
@@ -169,7 +181,9 @@ def fit(
                 assert matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
                 matrix_RCC = matrix_RCC.to(training.stack.theta_NRP)
                 phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC))
-                training = start(problem, method.networks, plan, build, engine, view, generation=position)
+                training = start(
+                    problem, method.networks, plan, build, engine, view, generation=position, ledger=ledger
+                )
             preliminary = any(later.corrected_by for later in phases[position + 1 :])
             learn = mini_batch(training, phase, engine.fused)
             if engine.captured:
@@ -188,6 +202,7 @@ def start(
     engine: Engine,
     view: View,
     generation: int = 0,
+    ledger: bool = False,
 ) -> Training:
     device, dtype = problem.y_RM.device, engine.dtype
     stack = Stack(
@@ -205,7 +220,8 @@ def start(
     optimiser = new_optimiser(stack, plan, engine.fused)
     now = Now(plan, problem.noise_rates, device)
     diary = Diary((batches.per_epoch, *stack.shape, batches.size), dtype, device)
-    return Training(stack, optimiser, batches, view, plan, problem, now, diary)
+    kept = Ledger(batches, networks, dtype) if ledger else None
+    return Training(stack, optimiser, batches, view, plan, problem, now, diary, kept)
 
 
 def measure(training: Training, phase: Phase, epoch: int) -> list[dict]:

@@ -1,0 +1,1 @@
+"""For people with labels of their own: how many of them are wrong, and which."""
