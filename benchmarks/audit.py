@@ -1,0 +1,153 @@
+"""Finding flipped labels: the ledger of one noisy training against cleanlab on five-fold predictions.
+
+    pip install cleanlab==2.9.0
+    python benchmarks/audit.py --dataset digits mnist --out benchmarks/results/audit.json
+
+Both see the same network, plan, epochs and seed. cleanlab gets out-of-sample probabilities of five trainings by
+our own Standard, the fastest there is here; its time is theirs plus its own. Ours is one training of a pair, told
+the noise rate; its scores are there when the training ends. Average precision is of ranking all samples.
+"""
+
+import argparse
+import json
+import platform
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import StratifiedKFold
+
+import coteach
+from coteach import data, noise
+from coteach.data import Dataset
+from coteach.engine import Engine
+from coteach.methods import METHODS
+from coteach.plan import Plan
+from coteach.runs import setup
+from coteach.runs.experiment import Experiment
+from coteach.runs.record import hardware
+from coteach.train import Problem, Training, fit
+
+NOISES = (("symmetric", 0.2), ("symmetric", 0.5), ("pair", 0.45))
+FOLDS = 5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", nargs="+", default=["digits", "mnist"])
+    parser.add_argument("--method", default="coteaching")
+    parser.add_argument("--loss", default=None)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    rows = []
+    for name in options.dataset:
+        dataset = data.load(name, options.data_dir)
+        for kind, rate in NOISES:
+            for seed in options.seeds:
+                rows.append(compared(dataset, kind, rate, seed, options))
+                print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)  # noqa: T201
+    if options.out:
+        options.out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def compared(dataset: Dataset, kind: str, rate: float, seed: int, options: argparse.Namespace) -> dict:
+    experiment = Experiment(dataset=dataset.name, method=options.method, loss=options.loss, epochs=options.epochs)
+    plan = experiment.plan()
+    y = dataset.y_train.numpy()
+    drawn = noise.corrupt(y, kind, rate, n_classes=dataset.n_classes, seed=0)
+    given, wrong = torch.from_numpy(drawn.labels), ~drawn.clean
+    x = dataset.x_train.to(options.device)
+
+    def trained(method: str, x: torch.Tensor, given: torch.Tensor, plan: Plan, ledger: bool = False) -> Training:
+        problem = one_run(x, given.to(options.device), dataset.n_classes, rate, seed)
+        engine = Engine(captured=options.device.startswith("cuda"))
+        build = setup.network_builder(experiment, dataset, options.device)
+        return fit(problem, METHODS[method], plan, build, engine=engine, ledger=ledger)
+
+    started = time.perf_counter()
+    training = trained(options.method, x, given, plan, ledger=True)
+    assert training.ledger is not None
+    quality = training.ledger.quality()[0]
+    ours = time.perf_counter() - started
+    suggested = training.ledger.suggestion()[0]
+
+    started = time.perf_counter()
+    p_MC = np.zeros((len(y), dataset.n_classes))
+    for learnt, left in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(y, drawn.labels):
+        fold = trained("standard", x[learnt], given[learnt], replace(plan, loss=None))
+        p_MC[left] = probabilities(fold, x[left])
+    folds = time.perf_counter() - started
+    scores, found, theirs = by_cleanlab(drawn.labels, p_MC)
+    n_wrong = int(wrong.sum())
+    ours_at = np.argsort(quality, kind="stable")[:n_wrong]
+    return {
+        "dataset": dataset.name,
+        "noise": kind,
+        "rate": rate,
+        "seed": seed,
+        "method": options.method,
+        "loss": options.loss,
+        "epochs": plan.epochs,
+        "samples": len(y),
+        "wrong": n_wrong,
+        "average_precision": average_precision_score(wrong, -quality),
+        **{f"cleanlab_{name}": average_precision_score(wrong, -score) for name, score in scores.items()},
+        "precision_at_wrong": float(wrong[ours_at].mean()),
+        "suggested_right": float((suggested[wrong] == y[wrong]).mean()),
+        "cleanlab_issues": len(found),
+        "cleanlab_issues_precision": float(wrong[found].mean()) if len(found) else None,
+        "cleanlab_issues_recall": float(wrong[found].sum() / n_wrong),
+        "seconds": ours,
+        "cleanlab_seconds": folds + theirs,
+        "time_share": ours / (folds + theirs),
+        "hardware": hardware(options.device),
+        "torch": torch.__version__,
+        "coteach": coteach.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def one_run(x: torch.Tensor, given: torch.Tensor, n_classes: int, rate: float, seed: int) -> Problem:
+    """A problem without a test set to speak of: neither side needs one."""
+    return Problem(
+        x_M=x,
+        y_RM=given[None],
+        x_test=x[:1],
+        y_test=given[:1],
+        n_classes=n_classes,
+        noise_rates=[rate],
+        seeds=[seed],
+        clean_RM=torch.ones_like(given[None], dtype=torch.bool),
+    )
+
+
+@torch.no_grad()
+def probabilities(training: Training, x: torch.Tensor) -> np.ndarray:
+    network = training.stack.network(0, 0)
+    pixels = x / 255 if x.dtype == torch.uint8 else x
+    return torch.cat([network(piece).softmax(-1) for piece in pixels.split(4096)]).cpu().numpy()
+
+
+def by_cleanlab(given: np.ndarray, p_MC: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, float]:
+    """Its two usual quality scores, the indices that it calls issues, and its seconds."""
+    from cleanlab.filter import find_label_issues
+    from cleanlab.rank import get_label_quality_scores
+
+    started = time.perf_counter()
+    scores = {
+        method: get_label_quality_scores(given, p_MC, method=method)
+        for method in ("self_confidence", "normalized_margin")
+    }
+    found = find_label_issues(given, p_MC, return_indices_ranked_by="self_confidence", n_jobs=1)
+    return scores, found, time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()
