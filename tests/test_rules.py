@@ -197,6 +197,31 @@ def test_a_rule_chooses_among_its_candidates(drawn):
                 assert among_B.nonzero().flatten().tolist() == sorted(candidates), name
 
 
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule != rule.of_each_class()])
+@given(drawn=batches(), data=st.data())
+def test_a_share_of_each_class_is_the_rule_on_each_class_alone(name, drawn, data):
+    """Among the candidates of one given class each, and what is picked of all classes together."""
+    batch, keep = drawn
+    n_runs, n_samples, n_classes = batch.logits_NRBC.shape[1:]
+    labels = data.draw(arrays(np.int64, (n_runs, n_samples), elements=st.integers(0, n_classes - 1)))
+    batch = replace(batch, label_RB=torch.from_numpy(labels))
+    found = RULES[name].of_each_class()(batch)
+    for run, share in enumerate(keep):
+        expected: list[set[int]] = [set(), set()]
+        for label in range(n_classes):
+            of_class = np.flatnonzero(labels[run] == label)
+            if len(of_class):
+                alone = Batch(
+                    batch.logits_NRBC[:, run : run + 1, of_class],
+                    batch.loss_NRB[:, run : run + 1, of_class],
+                    batch.keep_R1[run : run + 1],
+                    batch.round_up,
+                )
+                for network, picked in enumerate(oracle.RULES[name](opinions(alone, 0, share))):
+                    expected[network] |= {int(of_class[i]) for i in picked}
+        assert picks(found, run) == [sorted(network) for network in expected]
+
+
 # ---- Table 1 of the paper, probed by behaviour ----------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ class Plan:
     milestones: tuple[int, ...] = ()  # … or, if given, divided by ten after each
     loss: str | None = None  # None: the method's own
     joint_weight: float = 0.9  # JoCoR's c
+    keep_per_class: bool = False  # keep λ(e) of each given class, not of all samples together
     estimate_epochs: int | None = None  # of F-correction's first training; None: as many as the second has
     fidelity: Fidelity = PAPER
 

@@ -5,7 +5,7 @@ Shapes: N networks, R runs, B samples of a mini-batch, C classes. Runs never loo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ class Batch:
     loss_NRB: Tensor
     keep_R1: Tensor  # λ(e) of Algorithm 1, float64, one a run
     round_up: bool = True  # the paper's |D'| ≥ λ|D|; the authors round down (fidelity row 4)
+    label_RB: Tensor | None = None  # as given; only a rule that keeps a share of each class looks at it
     prediction_NRB: Tensor = field(init=False)
 
     def __post_init__(self) -> None:  # once for all who ask, and not lazily, which torch.compile cannot follow
@@ -57,6 +58,14 @@ def small_joint_loss(b: Batch, among_NRB: Tensor) -> Tensor:
     return lowest(b.loss_NRB.sum(0, keepdim=True).expand_as(among_NRB), among_NRB, how_many(b, among_NRB))
 
 
+def small_loss_of_each_class(b: Batch, among_NRB: Tensor) -> Tensor:
+    return lowest_of_each_class(b, b.loss_NRB, among_NRB)
+
+
+def small_joint_loss_of_each_class(b: Batch, among_NRB: Tensor) -> Tensor:
+    return lowest_of_each_class(b, b.loss_NRB.sum(0, keepdim=True).expand_as(among_NRB), among_NRB)
+
+
 def most_confident(b: Batch, among_NRB: Tensor) -> Tensor:
     """The surest share of each predicted class: picked over all classes at once, the rare ones would vanish."""
     unsure_NRCB = -b.logits_NRBC.log_softmax(-1).amax(-1)[:, :, None].expand_as(b.logits_NRBC.mT)
@@ -83,6 +92,14 @@ def lowest(score_NRB: Tensor, among_NRB: Tensor, n_NR1: Tensor) -> Tensor:
     candidate = among_NRB.gather(-1, order)
     chosen = candidate & (candidate.cumsum(-1) <= n_NR1)
     return torch.empty_like(chosen).scatter(-1, order, chosen)
+
+
+def lowest_of_each_class(b: Batch, score_NRB: Tensor, among_NRB: Tensor) -> Tensor:
+    """The lowest λ(e) of each given class."""
+    assert b.label_RB is not None, "a share of each class needs the given labels"
+    of_class_NRCB = among_NRB[:, :, None] & (b.label_RB[:, None] == b.classes_C1)
+    score_NRCB = score_NRB[:, :, None].expand_as(of_class_NRCB)
+    return lowest(score_NRCB, of_class_NRCB, how_many(b, of_class_NRCB)).any(2)
 
 
 def sorted_order(score_NRB: Tensor) -> Tensor:
@@ -118,6 +135,13 @@ class Rule:
         """True where a network learns from the sample: its own pick, or its peer's."""
         picked_NRB = self.pick(b, among_NRB)
         return picked_NRB.flip(0) if self.cross else picked_NRB
+
+    def of_each_class(self) -> "Rule":
+        """The same with small losses of each class: rare classes have larger ones, and would be left out."""
+        return replace(self, pick=OF_EACH_CLASS.get(self.pick, self.pick))
+
+
+OF_EACH_CLASS = {small_loss: small_loss_of_each_class, small_joint_loss: small_joint_loss_of_each_class}
 
 
 # Table 1:                  divergence    small loss        cross update; Co-training diverges by its two views

@@ -107,7 +107,7 @@ def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, now: Now) -> Choice:
     if phase.own_labels:  # a network hands on its own predictions
         target_NRB = logits_NRBC.argmax(-1).flip(0)
     loss_NRB = phase.loss(logits_NRBC, target_NRB)
-    seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), now.keep_R1, not now.plan.fidelity.floor)
+    seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), now.keep_R1, not now.plan.fidelity.floor, y_RB)
     among_NRB = phase.rule.among(seen)  # step 4
     picked_NRB = phase.rule.picked(seen, among_NRB)  # steps 5 and 6, and the exchange
     weight_NRB = phase.weigh(picked_NRB.to(loss_NRB.dtype))
@@ -172,6 +172,8 @@ def fit(
         return fit_iterative(problem, plan, build, engine=engine, on_epoch=on_epoch)
     view = view or (half_views if method.views else same_view)
     phases = method.phases(plan)
+    if plan.keep_per_class:
+        phases = [replace(phase, rule=phase.rule.of_each_class()) for phase in phases]
     with put_away(problem.x_M, problem.x_test):
         training = start(problem, method.networks, plan, build, engine, view, ledger=ledger)
         for position, phase in enumerate(phases):

@@ -21,7 +21,10 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 
 
 # Flags that go into the plan as they are.
-GIVEN = ("batch_size", "warmup", "ramp", "keep_type", "optimizer", "lr", "loss", "estimate_epochs")
+GIVEN = (
+    *("batch_size", "warmup", "ramp", "keep_type", "keep_per_class", "optimizer", "lr", "loss"),
+    "estimate_epochs",
+)
 
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
@@ -76,6 +79,8 @@ class Experiment:
     """E_k, the epochs over which λ falls to 1 - τ."""
     keep_type: Annotated[Literal[1, 2] | None, flag("{1,2}", "1; 2 for openset-…")] = None
     """λ of type 1 (stays) or 2 (goes on falling)."""
+    keep_per_class: bool = False
+    """Keep that share of each given class, not of all samples together: for classes of very different sizes."""
     estimate_epochs: Annotated[int | None, flag("N", "as many as the second has")] = None
     """Epochs of f_correction's first training, from which it estimates how labels flip."""
     network: Annotated[str | None, flag("NAME", "the paper's for the data set", ", ".join(NETWORKS) + ".")] = None
