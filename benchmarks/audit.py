@@ -63,7 +63,7 @@ def compared(dataset: Dataset, kind: str, rate: float, seed: int, options: argpa
     y = dataset.y_train.numpy()
     drawn = noise.corrupt(y, kind, rate, n_classes=dataset.n_classes, seed=0)
     given, wrong = torch.from_numpy(drawn.labels), ~drawn.clean
-    x = dataset.x_train.to(options.device)
+    x = dataset.tensors("an audit")[0].to(options.device)
 
     def trained(method: str, x: torch.Tensor, given: torch.Tensor, plan: Plan, ledger: bool = False) -> Training:
         problem = one_run(x, given.to(options.device), dataset.n_classes, rate, seed)
@@ -137,8 +137,8 @@ def probabilities(training: Training, x: torch.Tensor) -> np.ndarray:
 
 def by_cleanlab(given: np.ndarray, p_MC: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, float]:
     """Its two usual quality scores, the indices that it calls issues, and its seconds."""
-    from cleanlab.filter import find_label_issues
-    from cleanlab.rank import get_label_quality_scores
+    from cleanlab.filter import find_label_issues  # pyrefly: ignore[missing-import]
+    from cleanlab.rank import get_label_quality_scores  # pyrefly: ignore[missing-import]
 
     started = time.perf_counter()
     scores = {

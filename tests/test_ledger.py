@@ -89,7 +89,9 @@ def test_batched_looped_and_alone_are_the_same(name):
 
 def test_opinions_that_are_not_finite_do_not_count():
     p = problem()
-    p.x_M[7] = torch.inf
+    x_M = torch.as_tensor(p.x_M).clone()
+    x_M[7] = torch.inf
+    p = replace(p, x_M=x_M)
     _, ledger = kept("coteaching", p=p)
     assert (ledger.seen_NRM[..., 7] == 0).all()
     quality_RM = ledger.quality()

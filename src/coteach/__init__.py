@@ -13,6 +13,7 @@ _WHERE = {
     "Method": "coteach.methods",
     "Phase": "coteach.methods",
     "Plan": "coteach.plan",
+    "RobustClassifier": "coteach.estimators",
     "Rule": "coteach.rules",
     "run": "coteach.runs.run",
     "run_together": "coteach.runs.run",

@@ -141,7 +141,11 @@ class Rule:
         return replace(self, pick=OF_EACH_CLASS.get(self.pick, self.pick))
 
 
-OF_EACH_CLASS = {small_loss: small_loss_of_each_class, small_joint_loss: small_joint_loss_of_each_class}
+Pick = Callable[[Batch, Tensor], Tensor]
+OF_EACH_CLASS: dict[Pick, Pick] = {
+    small_loss: small_loss_of_each_class,
+    small_joint_loss: small_joint_loss_of_each_class,
+}
 
 
 # Table 1:                  divergence    small loss        cross update; Co-training diverges by its two views

@@ -21,10 +21,9 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 
 
 # Flags that go into the plan as they are.
-GIVEN = (
-    *("batch_size", "warmup", "ramp", "keep_type", "keep_per_class", "optimizer", "lr", "loss"),
-    "estimate_epochs",
-)
+GIVEN = {
+    "batch_size", "warmup", "ramp", "keep_type", "keep_per_class", "optimizer", "lr", "loss", "estimate_epochs",
+}  # fmt: skip
 
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]

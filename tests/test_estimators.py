@@ -1,0 +1,473 @@
+"""RobustClassifier among scikit-learn's tools, and what it promises beyond them."""
+
+import io
+import json
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+
+from coteach import METHODS, RobustClassifier, noise
+from coteach.data.digits import load
+from coteach.estimators import ELSEWHERE
+from coteach.networks.cnn import SmallCNN
+from coteach.networks.mlp import MLP
+
+PAIRS = [name for name, method in METHODS.items() if method.networks == 2]
+TRAINABLE = [name for name in METHODS if name not in ELSEWHERE]
+
+
+def quick(method="coteaching", **options):
+    return RobustClassifier(method, **{"noise_rate": 0.2, "epochs": 3, "lr": 0.01, "random_state": 0} | options)
+
+
+@pytest.fixture
+def clouds():
+    """Three clouds of 40 points in five dimensions."""
+    y = np.arange(120) % 3
+    return np.random.default_rng(0).normal(size=(120, 5)) + 4 * np.eye(3, 5)[y], y
+
+
+SMALL = [RobustClassifier(name, noise_rate=0.2, epochs=5, lr=0.01, module__hidden=(32,)) for name in PAIRS]
+
+
+@parametrize_with_checks(SMALL)  # pyrefly: ignore[missing-argument]
+def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
+def test_every_method_learns_and_answers_in_the_users_labels(name, clouds):
+    x, y = np.hstack([clouds[0]] * 2), clouds[1]  # each half of a sample tells its class
+    words = np.array(["ash", "birch", "cedar"], dtype=object)[y]
+    model = quick(name, epochs=6).fit(x, words)
+    p = model.predict_proba(x)
+    assert list(model.classes_) == ["ash", "birch", "cedar"]
+    assert p.shape == (120, 3)
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-6)
+    assert (p >= 0).all()
+    assert (p <= 1).all()
+    assert (model.predict(x) == model.classes_[p.argmax(1)]).all()
+    assert model.score(x, words) > 0.9
+    assert len(model.networks_) == METHODS[name].networks
+
+
+def test_it_beats_plain_training_where_two_fifths_of_the_labels_are_wrong():
+    digits = load()
+    x, y, x_test, y_test = (
+        tensor.numpy() for tensor in (digits.x_train, digits.y_train, digits.x_test, digits.y_test)
+    )
+    for seed in (1, 2):
+        given = noise.corrupt(y, "symmetric", 0.4, 10, seed).labels
+        options = {"noise_rate": 0.4, "epochs": 40, "random_state": seed}
+        plain = RobustClassifier("standard", **options).fit(x, given).score(x_test, y_test)
+        assert RobustClassifier("coteaching", **options).fit(x, given).score(x_test, y_test) > plain + 0.02
+
+
+# ---- scikit-learn's tools -------------------------------------------------------------------------------------
+
+
+def test_grid_search_over_the_module_and_the_optimiser(clouds):
+    x, y = clouds
+    grid = {"module__hidden": [(4,), (8, 6)], "optimizer__weight_decay": [0.0, 0.1]}
+    search = GridSearchCV(quick(), grid, cv=2, error_score="raise").fit(x, y)
+    scores = search.cv_results_["mean_test_score"]
+    assert len(scores) == 4
+    for hidden in grid["module__hidden"]:
+        widths = [m.out_features for m in clone_with(search, hidden).fit(x, y).networks_[0].hidden[::2]]
+        assert tuple(widths) == hidden
+    assert search.best_estimator_.get_params()["module__hidden"] == search.best_params_["module__hidden"]
+
+
+def clone_with(search, hidden):
+    return clone(search.best_estimator_).set_params(module__hidden=hidden)
+
+
+def test_inside_a_pipeline_and_a_cross_validation(clouds):
+    x, y = clouds
+    pipeline = make_pipeline(MinMaxScaler(), quick())
+    assert pipeline.fit(x, y).score(x, y) > 0.9
+    pipeline.set_params(robustclassifier__module__hidden=(7,)).fit(x, y)
+    assert pipeline[-1].networks_[0].output.in_features == 7
+    p = cross_val_predict(quick(), x, y, cv=3, method="predict_proba")
+    assert (p.argmax(1) == y).mean() > 0.9
+
+
+def test_options_of_module_and_optimiser_survive_clone_and_set_params():
+    model = RobustClassifier(module=MLP, module__hidden=(3,), optimizer__weight_decay=0.1)
+    assert clone(model).get_params() == model.get_params()
+    assert model.get_params()["module__hidden"] == (3,)
+    assert "module__hidden=(3,)" in repr(model)
+    other = clone(model).set_params(module__hidden=(5,), epochs=2)
+    assert (model.get_params()["module__hidden"], other.get_params()["module__hidden"]) == ((3,), (5,))
+    assert other.epochs == 2
+    with pytest.raises(TypeError, match="no parameter 'epoch'"):
+        RobustClassifier(epoch=3)
+    with pytest.raises(ValueError, match="Invalid parameter 'epoch'"):
+        model.set_params(epoch=3)
+
+
+def test_weight_decay_and_momentum_reach_the_optimiser(clouds):
+    def size(**options):
+        return sum(p.square().sum() for p in quick(**options).fit(*clouds).networks_[0].parameters()).item()
+
+    assert size(optimizer__weight_decay=1.0) < 0.5 * size()
+    assert size(optimizer="sgd", optimizer__momentum=0.0) != size(optimizer="sgd", optimizer__momentum=0.9)
+
+
+def test_it_goes_through_joblib(clouds):
+    x, y = clouds
+    model, file = quick().fit(x, y), io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    assert (joblib.load(file).predict_proba(x) == model.predict_proba(x)).all()
+
+
+# ---- samples --------------------------------------------------------------------------------------------------
+
+
+def test_tables_as_numpy_torch_lists_and_pandas_are_the_same(clouds):
+    x, y = clouds
+    expected = quick().fit(x, y).predict_proba(x)
+    for form in (torch.from_numpy, np.ndarray.tolist):
+        model = quick().fit(form(x), form(y))
+        assert (model.predict_proba(form(x)) == expected).all()
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(x, columns=list("abcde"))
+    model = quick().fit(frame, pandas.Series(y))
+    assert list(model.feature_names_in_) == list("abcde")
+    assert (model.predict_proba(frame) == expected).all()
+
+
+def test_features_of_any_unit_are_learnt_from_alike(clouds):
+    x, y = clouds
+    a, b = (quick().fit(z, y).predict_proba(z) for z in (x, 1e9 + x * [1e6, 1e3, 1e5, 1e6, 1e4]))
+    np.testing.assert_allclose(a, b, atol=1e-3)
+    raw = quick(standardize=False).fit(x, y)
+    assert (raw.inputs(x).numpy() == x.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float64"])
+def test_images_in_three_layouts_are_the_same_images(kind):
+    images, y = load_digits(return_X_y=True)
+    images, y = (images[:300].reshape(-1, 8, 8) * 15).astype(kind), y[:300]
+    layouts = [images, images[..., None], images[:, None]]
+    models = [quick(epochs=5).fit(x, y) for x in layouts]
+    answers = [model.predict_proba(x) for model, x in zip(models, layouts, strict=True)]
+    assert models[0].sample_shape_ == (1, 8, 8)
+    assert models[0].score(images, y) > 0.9
+    assert all((p == answers[0]).all() for p in answers)
+    with pytest.raises(ValueError, match="shape"):
+        models[0].predict(images[:, :, :5])
+
+
+def test_colour_images_get_a_cnn_that_sees_their_channels():
+    x = np.random.default_rng(0).random((24, 32, 32, 3))
+    y = np.arange(24) % 2
+    x[y == 1, ..., 2] += 1  # bluer
+    model = quick(epochs=10).fit(x, y)
+    assert isinstance(model.networks_[0], SmallCNN)
+    assert model.score(x, y) == 1
+    first = x.transpose(0, 3, 1, 2)
+    assert (quick(epochs=10).fit(first, y).predict_proba(first) == model.predict_proba(x)).all()
+
+
+# ---- modules --------------------------------------------------------------------------------------------------
+
+
+class Dropping(nn.Module):
+    def __init__(self, n_features, n_classes, width=6):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(n_features, width), nn.Dropout(0.2), nn.Linear(width, n_classes))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_a_module_may_be_a_name_a_class_a_factory_or_an_instance(clouds):
+    x, y = clouds
+    for module, options in (
+        ("mlp3", {}),
+        (MLP, {"module__hidden": (9,)}),
+        (Dropping, {"module__width": 16}),
+        (lambda shape, n_outputs: nn.Linear(shape[0], n_outputs), {}),
+        (Dropping(5, 3), {}),
+    ):
+        model = quick(module=module, epochs=10, **options).fit(x, y)
+        assert model.score(x, y) > 0.9
+        assert not any(network.training for network in model.networks_)
+    assert quick(module=Dropping, module__width=11).fit(x, y).networks_[1].layers[0].out_features == 11
+
+
+def test_an_instance_is_left_alone_and_every_network_drawn_anew_apart_from_frozen_layers(clouds):
+    module = Dropping(5, 3)
+    module.layers[0].requires_grad_(False)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    one, two = quick(module=module, lr=1e-9).fit(*clouds).networks_
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert torch.equal(one.layers[0].weight, module.layers[0].weight)
+    assert torch.equal(one.layers[0].weight, two.layers[0].weight)
+    weights = [network.layers[2].weight for network in (module, one, two)]
+    assert not any(torch.allclose(weights[i], weights[j], atol=1e-3) for i, j in ((0, 1), (0, 2), (1, 2)))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_networks_are_plain_modules_whose_mean_is_the_answer(name, clouds):
+    x, y = clouds
+    model = quick(name).fit(x, y)
+    one, two = model.inputs(x), model.inputs(x)
+    if name == "cotraining":  # each sees its half
+        one[:, 3:], two[:, :3] = 0, 0
+    with torch.no_grad():
+        p = (model.networks_[0](one).softmax(-1) + model.networks_[1](two).softmax(-1)) / 2
+    np.testing.assert_allclose(model.predict_proba(x), p, atol=1e-6)
+
+
+# ---- randomness, history, warm start --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", [None, Dropping])
+def test_the_same_seed_gives_the_same_answers(module, clouds):
+    x, y = clouds
+
+    def answers(random_state):
+        return quick(module=module, random_state=random_state).fit(x, y).predict_proba(x)
+
+    assert (answers(3) == answers(3)).all()
+    assert (answers(3) != answers(4)).any()
+    assert (answers(np.random.RandomState(5)) == answers(np.random.RandomState(5))).all()
+    assert (answers(None) != answers(None)).any()
+
+
+@pytest.mark.parametrize("module", [None, Dropping])
+@pytest.mark.parametrize("random_state", [None, 3])
+def test_fit_and_predict_leave_the_global_state_as_it_was(module, random_state, clouds):
+    torch.set_num_threads(2)
+    try:
+        before = torch.get_rng_state(), np.random.get_state()
+        quick(module=module, random_state=random_state).fit(*clouds).predict(clouds[0])
+        assert torch.equal(torch.get_rng_state(), before[0])
+        for a, b in zip(np.random.get_state(), before[1], strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert torch.get_num_threads() == 2
+        assert torch.is_grad_enabled()
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_history_has_a_row_an_epoch_and_says_nothing_that_is_not_known(clouds):
+    history = quick("f_correction", epochs=4).fit(*clouds).history_
+    assert [row["epoch"] for row in history] == [1, 2, 3, 4]
+    history = quick(noise_rate=0.25, epochs=4, ramp=2, batch_size=40).fit(*clouds).history_
+    assert [row["keep_rate"] for row in history] == [0.875, 0.75, 0.75, 0.75]
+    assert [row["kept"] for row in history] == [35, 30, 30, 30]
+    assert history[-1]["train_loss"] < history[0]["train_loss"]
+    assert set(history[0]) == {"epoch", "train_loss", "disagreement", "kept", "keep_rate", "events"}
+    json.dumps(history)
+
+
+@pytest.mark.parametrize("name", ["coteaching_plus", "coteaching_plus_own", "decoupling"])
+def test_no_method_starts_dead(name, clouds):
+    """Without a warm-up nothing would be learnt once both networks predict one class."""
+    for epochs in (1, 2, 3):
+        assert quick(name, epochs=epochs).fit(*clouds).history_[0]["kept"] > 1
+
+
+def test_warm_start_goes_on_where_it_stopped(clouds):
+    x, y = clouds
+    model = quick(warm_start=True).fit(x, y)
+    first = model.networks_[0].output.weight.clone()
+    model.set_params(lr=1e-9, epochs=2).fit(x, y)
+    torch.testing.assert_close(model.networks_[0].output.weight, first)
+    assert [row["epoch"] for row in model.history_] == [1, 2, 3, 4, 5]
+    with pytest.raises(ValueError, match="warm_start"):
+        model.fit(x, y + 1)
+    model.set_params(warm_start=False).fit(x, y)
+    assert len(model.history_) == 2
+    assert not torch.allclose(model.networks_[0].output.weight, first)
+
+
+def test_a_bar_is_shown_when_asked_for(clouds, capsys):
+    quick().fit(*clouds)
+    assert capsys.readouterr().out == ""
+    quick(verbose=1).fit(*clouds)
+    assert "3/3" in capsys.readouterr().out
+
+
+# ---- mistakes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"method": "coteachin"}, "did you mean 'coteaching'"),
+        ({"method": "f_correction_known"}, "there is no method"),
+        ({"loss": "hinge"}, "there is no loss 'hinge'"),
+        ({"optimizer": "lbfgs"}, "there is no optimizer"),
+        ({"optimizer__momentum": 0.5}, "there is no option of adam 'momentum'"),
+        ({"optimizer__weight_decay": -1}, "optimizer__weight_decay is -1"),
+        ({"noise_rate": "much"}, "noise_rate is 'much'"),
+        ({"noise_rate": 1.0}, "noise_rate is 1.0"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"epochs": None}, "epochs is None"),
+        ({"batch_size": 2.5}, "batch_size is 2.5"),
+        ({"lr": 0}, "lr is 0"),
+        ({"device": "tpu"}, "there is no device"),
+        ({"module": 3}, "module is 3"),
+        ({"module": lambda: 3}, "module makes int"),
+        ({"module": "mlpp"}, "there is no network"),
+        ({"module": nn.Linear(5, 2)}, r"logits of shape \(2, 3\)"),
+        ({"module": nn.Linear(5, 3), "module__bias": False}, "module is an instance"),
+        ({"module__depth": 3}, "cannot be built"),
+    ],
+)
+def test_a_mistake_in_an_argument_is_told_by_fit(options, message, clouds):
+    with pytest.raises(ValueError, match=message):
+        quick(**options).fit(*clouds)
+
+
+def test_a_mistake_in_the_data_is_told(clouds):
+    x, y = clouds
+    model = quick().fit(x, y)
+    for sparse_x in (sparse.csr_matrix(x), sparse.coo_array(x), torch.from_numpy(x).to_sparse()):
+        for call in (lambda z: quick().fit(z, y), model.predict):
+            with pytest.raises(ValueError, match="X is sparse: make it dense"):
+                call(sparse_x)
+    holes = np.where(np.arange(5) == 2, np.nan, x)
+    with pytest.raises(ValueError, match="NaN"):
+        quick().fit(holes, y)
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(holes)
+    with pytest.raises(ValueError, match="one class"):
+        quick().fit(x, np.zeros(120))
+    with pytest.raises(ValueError, match="Unknown label type"):
+        quick().fit(x, x[:, 0])
+    with pytest.raises(ValueError, match="5 axes"):
+        quick().fit(x.reshape(-1, 5, 1, 1, 1), y)
+    with pytest.raises(ValueError, match="beyond float32"):
+        quick(standardize=False).fit(x * 1e300, y)
+    with pytest.raises(ValueError, match="beyond float64"):
+        quick().fit(x * 1e300, y)
+    with pytest.raises(ValueError, match=r"1 feature\(s\)"):
+        quick("cotraining").fit(x[:, :1], y)
+    with pytest.raises(NotFittedError):
+        quick().predict(x)
+
+
+def test_a_loss_that_is_never_finite_is_told(clouds):
+    with pytest.warns(ConvergenceWarning, match="lower lr"):
+        quick(lr=1e30, standardize=False).fit(*clouds)
+
+
+# ---- files ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "labels", [np.arange(3), np.array([True, False, True]), np.array(["a", "bc", "d"]), np.array([*"abc"], object)]
+)
+@pytest.mark.parametrize("name", ["coteaching", "cotraining"])
+def test_what_is_saved_is_loaded(name, labels, clouds, tmp_path):
+    x, y = clouds[0], labels[clouds[1]]
+    model = quick(name, module__hidden=(8,), random_state=np.random.RandomState(0), epochs=np.int64(2))
+    model.fit(x, y).save(tmp_path / "model.safetensors")
+    state = torch.get_rng_state()
+    other = RobustClassifier.load(tmp_path / "model.safetensors")
+    assert torch.equal(torch.get_rng_state(), state)
+    assert (other.predict_proba(x) == model.predict_proba(x)).all()
+    assert (other.predict(x) == model.predict(x)).all()
+    assert other.classes_.dtype == model.classes_.dtype
+    assert other.history_ == model.history_
+    assert other.method == name
+    other.set_params(warm_start=True).fit(x, y)
+
+
+def test_a_module_of_ones_own_is_handed_in_again(clouds, tmp_path):
+    x, y = clouds
+    path = tmp_path / "model.safetensors"
+    model = quick(module=Dropping, module__width=7).fit(x, y)
+    model.save(path)
+    assert (RobustClassifier.load(path, Dropping).predict_proba(x) == model.predict_proba(x)).all()
+    with pytest.raises(ValueError, match="needs a module"):
+        RobustClassifier.load(path)
+    with pytest.raises(ValueError, match="do not fit the module"):
+        RobustClassifier.load(path, lambda width: nn.Linear(5, 3))
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(ValueError, match="was not written by"):
+        RobustClassifier.load(path)
+    path.write_bytes(b"no tensors")
+    with pytest.raises(ValueError, match="was not written by"):
+        RobustClassifier.load(path)
+    with pytest.raises(NotFittedError):
+        quick().save(path)
+
+
+# ---- labels ---------------------------------------------------------------------------------------------------
+
+
+def test_suspects_are_mostly_wrong_and_the_truth_is_suggested():
+    """Digits with a fifth of the labels wrong: of as many suspects, nine in ten are wrong indeed."""
+    x, y = load_digits(return_X_y=True)
+    names = np.array([f"digit {label}" for label in range(10)])
+    flipped = noise.corrupt(y, "symmetric", 0.2, seed=0)
+    classifier = RobustClassifier(noise_rate=0.2, epochs=15, random_state=0).fit(x, names[flipped.labels])
+    assert classifier.label_quality_.shape == y.shape
+    assert ((classifier.label_quality_ >= 0) & (classifier.label_quality_ <= 1)).all()
+    assert len(classifier.suspects()) == round(0.2 * len(y))
+    found = classifier.suspects((~flipped.clean).mean())
+    assert (np.diff(found.quality) >= 0).all()
+    assert (found.given == names[flipped.labels][found.index]).all()
+    assert (~flipped.clean)[found.index].mean() > 0.9
+    wrong = found.index[~flipped.clean[found.index]]
+    assert (classifier.suggested_labels_[wrong] == names[y][wrong]).mean() > 0.9
+    assert not (found.suggested == found.given).any()
+    assert len(classifier.suspects(0)) == 0
+    with pytest.raises(ValueError, match="share is 2"):
+        classifier.suspects(2)
+    with pytest.raises(NotFittedError):
+        RobustClassifier().suspects()
+
+
+@pytest.mark.parametrize("kind, rate", [("none", None), ("symmetric", 0.4)])
+def test_an_unknown_noise_rate_is_estimated(kind, rate):
+    x, y = load_digits(return_X_y=True)
+    flipped = noise.corrupt(y, kind, rate, seed=0)
+    classifier = RobustClassifier(noise_rate="auto", epochs=15, random_state=0).fit(x, flipped.labels)
+    estimate = classifier.noise_estimate_
+    assert classifier.noise_rate_ == estimate.rate
+    assert abs(estimate.rate - flipped.rate) < 0.04
+    assert estimate.interval[0] <= flipped.rate <= estimate.interval[1]
+    again = clone(classifier).fit(x, flipped.labels)
+    assert again.noise_rate_ == classifier.noise_rate_
+    assert (again.predict_proba(x) == classifier.predict_proba(x)).all()
+
+
+UNTOLD = RobustClassifier(epochs=4, lr=0.01, module__hidden=(32,))
+
+
+@parametrize_with_checks([UNTOLD])  # pyrefly: ignore[missing-argument]
+def test_scikit_learns_checks_with_an_unknown_noise_rate(estimator, check):
+    check(estimator)
+
+
+def test_a_share_of_each_class_is_kept_when_asked_for():
+    """Of a class that is mostly wrong, small losses over all samples keep next to nothing."""
+    random = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [200, 200, 30])
+    x = random.normal(size=(430, 5)) + 3 * np.eye(3, 5)[y]
+    given = np.where((y == 2) & (random.random(430) < 0.5), 0, y)
+    scores = {
+        share: quick(keep_per_class=share, noise_rate=0.3, epochs=20).fit(x, given).predict(x[y == 2])
+        for share in (False, True)
+    }
+    assert (scores[True] == 2).mean() > (scores[False] == 2).mean()
