@@ -24,6 +24,7 @@ import coteach
 from coteach import data, noise
 from coteach.data import Dataset
 from coteach.engine import Engine
+from coteach.engine.batches import as_input
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs import setup
@@ -66,7 +67,7 @@ def compared(dataset: Dataset, kind: str, rate: float, seed: int, options: argpa
     x = dataset.tensors("an audit")[0].to(options.device)
 
     def trained(method: str, x: torch.Tensor, given: torch.Tensor, plan: Plan, ledger: bool = False) -> Training:
-        problem = one_run(x, given.to(options.device), dataset.n_classes, rate, seed)
+        problem = Problem.unchecked(x, x[:1], given.to(options.device), dataset.n_classes, rate, seed)
         engine = Engine(captured=options.device.startswith("cuda"))
         build = setup.network_builder(experiment, dataset, options.device)
         return fit(problem, METHODS[method], plan, build, engine=engine, ledger=ledger)
@@ -114,25 +115,11 @@ def compared(dataset: Dataset, kind: str, rate: float, seed: int, options: argpa
     }
 
 
-def one_run(x: torch.Tensor, given: torch.Tensor, n_classes: int, rate: float, seed: int) -> Problem:
-    """A problem without a test set to speak of: neither side needs one."""
-    return Problem(
-        x_M=x,
-        y_RM=given[None],
-        x_test=x[:1],
-        y_test=given[:1],
-        n_classes=n_classes,
-        noise_rates=[rate],
-        seeds=[seed],
-        clean_RM=torch.ones_like(given[None], dtype=torch.bool),
-    )
-
-
 @torch.no_grad()
 def probabilities(training: Training, x: torch.Tensor) -> np.ndarray:
     network = training.stack.network(0, 0)
-    pixels = x / 255 if x.dtype == torch.uint8 else x
-    return torch.cat([network(piece).softmax(-1) for piece in pixels.split(4096)]).cpu().numpy()
+    pieces = [network(as_input(piece, torch.float32)).softmax(-1) for piece in x.split(4096)]
+    return torch.cat(pieces).cpu().numpy()
 
 
 def by_cleanlab(given: np.ndarray, p_MC: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, float]:

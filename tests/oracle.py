@@ -150,5 +150,5 @@ TABLE_1 = {
     "coteaching": (True, True, True, False),
     "decoupling": (False, True, False, True),
     "coteaching_plus": (True, True, True, True),
-    "coteaching_plus_own": (True, True, False, True),  # not in the paper: without its third key factor
+    "coteaching_plus_own": (True, True, False, True),  # not in the paper: without the exchange
 }

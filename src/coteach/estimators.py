@@ -240,16 +240,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             threads = choose_threads(network, method.networks, plan)
             with torch_set(threads, False), engine.precision.set():
                 self.noise_rate_ = self._told_noise_rate(samples, y_M.to(device), plan, engine, seed)
-            problem = Problem(
-                x_M=samples,
-                y_RM=y_M[None].to(device),
-                x_test=first,
-                y_test=y_M[:1].to(device),
-                n_classes=len(self.classes_),
-                noise_rates=[self.noise_rate_],
-                seeds=[seed],
-                clean_RM=torch.ones(1, len(y_M), dtype=torch.bool, device=device),
-            )
+            problem = Problem.unchecked(samples, first, y_M.to(device), len(self.classes_), self.noise_rate_, seed)
             torch.manual_seed(seed)  # for dropout
             with torch_set(threads, False), engine.precision.set(), progress(self.verbose, method, plan) as tell:
 
@@ -571,6 +562,5 @@ def progress(verbose: int, method: Method, plan: Plan) -> Iterator[Callable[[Epo
     from coteach.report.screen import progress_bars
 
     with progress_bars() as bars:
-        total = sum(len(phase.epochs) for phase in method.phases(plan))
-        task = bars.add_task(method.name, total=total, note="")
+        task = bars.add_task(method.name, total=method.n_epochs(plan), note="")
         yield lambda epoch: bars.update(task, advance=1, note=f"loss {epoch.rows[0]['train_loss'] or 0:.3f}")

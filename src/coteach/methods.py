@@ -56,6 +56,10 @@ class Method:
     views: bool = False  # each network sees its own half of every sample
     in_rounds: bool = False  # not by a rule: iterative.py trains it
 
+    def n_epochs(self, plan: Plan) -> int:
+        """Of all phases, a preliminary training included."""
+        return sum(len(phase.epochs) for phase in self.phases(plan))
+
 
 def chosen_loss(plan: Plan) -> Loss:
     return LOSSES[plan.loss or "cross_entropy"]
@@ -103,7 +107,7 @@ def coteaching_plus(plan: Plan) -> list[Phase]:
 
 
 def coteaching_plus_own(plan: Plan) -> list[Phase]:
-    """Co-teaching+ without its third key factor: no exchange, neither in the warm-up nor later."""
+    """Co-teaching+ without the second of its three key factors: no exchange, neither in the warm-up nor later."""
     warm, later = coteaching_plus(plan)
     return [replace(warm, rule=rules.mentornet), replace(later, rule=rules.coteaching_plus_own)]
 

@@ -119,13 +119,15 @@ def _(score_NRB: Tensor) -> Tensor:
 
 # ---- steps 7 and 8: who learns from the picks? ----------------------------------------------------------------
 
+Pick = Callable[[Batch, Tensor], Tensor]
+
 
 @dataclass(frozen=True)
 class Rule:
     """A column of the paper's Table 1: among which samples, how picked, and whether the peer learns from them."""
 
     among: Callable[[Batch], Tensor]
-    pick: Callable[[Batch, Tensor], Tensor]
+    pick: Pick
     cross: bool
 
     def __call__(self, b: Batch) -> Tensor:
@@ -141,7 +143,6 @@ class Rule:
         return replace(self, pick=OF_EACH_CLASS.get(self.pick, self.pick))
 
 
-Pick = Callable[[Batch, Tensor], Tensor]
 OF_EACH_CLASS: dict[Pick, Pick] = {
     small_loss: small_loss_of_each_class,
     small_joint_loss: small_joint_loss_of_each_class,

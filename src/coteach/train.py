@@ -43,6 +43,30 @@ class Problem:
     matrix_RCC: Tensor | None = None  # the true Q, for the one method that is told
     augment: Augment | None = None
 
+    @classmethod
+    def unchecked(
+        cls,
+        x_M: Tensor | Stream,
+        x_1: Tensor | Stream,
+        y_M: Tensor,
+        n_classes: int,
+        noise_rate: float,
+        seed: int,
+        augment: Augment | None = None,
+    ) -> "Problem":
+        """One run on labels of which nobody knows the truth; x_1, its first sample, stands in for a test set."""
+        return cls(
+            x_M=x_M,
+            y_RM=y_M[None],
+            x_test=x_1,
+            y_test=y_M[:1],
+            n_classes=n_classes,
+            noise_rates=[noise_rate],
+            seeds=[seed],
+            clean_RM=torch.ones_like(y_M[None], dtype=torch.bool),
+            augment=augment,
+        )
+
     def part(self, group: range) -> "Problem":
         """The same for some of its runs."""
         some = slice(group.start, group.stop)

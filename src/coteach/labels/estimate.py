@@ -213,17 +213,8 @@ def out_of_sample(
     p_MC = np.zeros((len(labels_M), n_classes))
     for fold in range(folds):
         learnt, held_out = (fold_M != fold).nonzero()[:, 0], (fold_M == fold).nonzero()[:, 0]
-        problem = Problem(
-            x_M=x_M[learnt],
-            y_RM=y_M[learnt][None],
-            x_test=x_M[held_out[:1]],  # `fit` wants one to score; what counts is predicted below
-            y_test=y_M[held_out[:1]],
-            n_classes=n_classes,
-            noise_rates=[0.0],
-            seeds=[seed],
-            clean_RM=torch.ones_like(y_M[learnt][None], dtype=torch.bool),
-            augment=augment,
-        )
+        x, y = x_M[learnt], y_M[learnt]
+        problem = Problem.unchecked(x, x[:1], y, n_classes, 0.0, seed, augment)
         best = BestEpoch(x_M[held_out], y_M[held_out])
         fit(problem, METHODS["standard"], plan, build, engine=engine, on_epoch=best)
         if not len(best.p_BC):

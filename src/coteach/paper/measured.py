@@ -5,7 +5,6 @@ Reading takes no torch: what was measured elsewhere is listed and drawn at once.
 """
 
 import json
-import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 
 import coteach
 from coteach.paper.presets import Cell
-from coteach.runs.folder import plain
+from coteach.runs.folder import plain, write_whole
 
 if TYPE_CHECKING:
     from coteach.data import Dataset
@@ -54,14 +53,8 @@ def is_cell(record: Any) -> bool:
 
 
 def write(path: Path, content: Any) -> None:
-    """In one step: a reader, or a run that goes on later, sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        unfinished.write_text(lines(content) + "\n", encoding="utf-8")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_whole(path, lines(content) + "\n")
 
 
 def lines(value: Any, indent: str = "") -> str:

@@ -12,7 +12,6 @@ import coteach
 from coteach import data
 from coteach.data import Dataset
 from coteach.data.glove import MEMBER
-from coteach.methods import METHODS
 from coteach.paper.measured import in_folder, measurement, merged, path_of, read, taken_over, write
 from coteach.paper.presets import Cell, asked_for
 from coteach.runs import setup
@@ -83,7 +82,7 @@ def measure(
     todo = [(cell, missing) for cell in wanted if (missing := missing_seeds(cell, out, known, say))]
     if there := len(wanted) - len(todo):
         say(f"{there} of {len(wanted)} cells are in {out} already")
-    total = sum(len(missing) * n_epochs(cell.experiment) for cell, missing in todo)
+    total = sum(len(missing) * setup.n_epochs(cell.experiment) for cell, missing in todo)
     done = 0
     loaded = Loaded(data_dir)
     commit = commit or commit_of_the_code()
@@ -144,10 +143,6 @@ def stacks(todo: Iterable[Todo]) -> list[list[Todo]]:
         key = repr((same, sorted(setup.dataset_options(e).items()), sorted(cell.data.items())))
         together.setdefault(key, []).append((cell, missing))
     return list(together.values())
-
-
-def n_epochs(experiment: Experiment) -> int:
-    return sum(len(phase.epochs) for phase in METHODS[experiment.method].phases(experiment.plan()))
 
 
 class Loaded:

@@ -10,11 +10,12 @@ from rich.table import Table
 from coteach.names import METHODS
 from coteach.report.figures import curves
 from coteach.report.screen import console, progress_bars
-from coteach.report.terminal import n_epochs, progress_note
+from coteach.report.terminal import progress_note
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.runs.parallel import Send, in_processes
 from coteach.runs.run import run_together
+from coteach.runs.setup import n_epochs
 
 NOISES = {"pair 45 %": ("pair", 0.45), "symmetric 50 %": ("symmetric", 0.5)}
 ELSEWHERE = ("coteaching_plus_own", "iterative")  # part of an ablation, and for open-set noise

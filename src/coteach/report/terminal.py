@@ -5,16 +5,11 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from coteach.methods import METHODS
 from coteach.report.screen import console, progress_bars
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import Result, run
+from coteach.runs.setup import n_epochs
 from coteach.train import Epoch
-
-
-def n_epochs(experiment: Experiment) -> int:
-    """Of all phases, a preliminary training included."""
-    return sum(len(phase.epochs) for phase in METHODS[experiment.method].phases(experiment.plan()))
 
 
 def progress_note(epoch: Epoch) -> str:

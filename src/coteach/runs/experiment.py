@@ -21,10 +21,9 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 
 
 # Flags that go into the plan as they are.
-GIVEN = {
+GIVEN = (
     "batch_size", "warmup", "ramp", "keep_type", "keep_per_class", "optimizer", "lr", "loss", "estimate_epochs",
-}  # fmt: skip
-
+)  # fmt: skip
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 
@@ -89,10 +88,7 @@ class Experiment:
     """Learning rate at the start."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
-    precision: Annotated[
-        Literal["auto", "float32", "tf32", "bf16"],
-        flag("NAME", "tf32 for convolutions on a GPU, else float32"),
-    ] = "auto"
+    precision: Annotated[Precisions, flag("NAME", "tf32 for convolutions on a GPU, else float32")] = "auto"
     """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
     stack: Literal["auto", "batched", "loop"] = "auto"
     """All networks in one batched call, or one after the other; auto takes the faster."""

@@ -79,10 +79,17 @@ def read_rows(path: Path) -> list[dict]:
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
-    """In one step: a reader sees the whole file or none."""
-    temporary = folder / "summary.json.part"
-    temporary.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(temporary, folder / "summary.json")
+    write_whole(folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """In one step: a reader, or a run that goes on later, sees the whole file or none."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ from coteach.augment import AUGMENTS
 from coteach.data import Dataset
 from coteach.data.samples import Rows, Samples
 from coteach.engine.stream import Stream
+from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs.experiment import OWN, Experiment
 from coteach.train import Problem
@@ -35,6 +36,11 @@ def refuse_views_of_nothing(dataset: Dataset, networks: int) -> None:
         raise ValueError(
             "cotraining halves the last axis of a sample, which has length 1 here: give views of your own."
         )
+
+
+def n_epochs(experiment: Experiment) -> int:
+    """Of one run, for a progress bar."""
+    return METHODS[experiment.method].n_epochs(experiment.plan())
 
 
 def dataset_options(experiment: Experiment) -> dict[str, Any]:
