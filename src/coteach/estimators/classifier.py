@@ -4,9 +4,7 @@ M samples, C classes.
 """
 
 import copy
-import inspect
 import itertools
-import json
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,8 +16,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import (
@@ -38,6 +34,9 @@ from coteach.data.features import check_finite
 from coteach.engine import Engine
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.stream import Stream
+from coteach.estimators.files import read_file, take_weights, weights_of, write_file
+from coteach.estimators.modules import accepted_facts, default_network, reinitialised
+from coteach.estimators.samples import channels_first, dense, on_host
 from coteach.fidelity import parse
 from coteach.labels.estimate import estimate_noise, out_of_sample
 from coteach.labels.ledger import Suspects, suspects
@@ -447,24 +446,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             "feature_names": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
             **{name: getattr(self, name) for name in SAVED},
         }
-        try:
-            header = json.dumps(facts)
-        except TypeError as error:
-            raise ValueError(f"the classifier cannot be written as JSON ({error}): use plain values.") from error
-        tensors = {"mean": torch.from_numpy(self.mean_.copy()), "scale": torch.from_numpy(self.scale_.copy())}
-        for n, network in enumerate(self.networks_):
-            tensors |= {f"{n}.{name}": value.clone() for name, value in contiguous(network).items()}
-        save_file(tensors, path, {"coteach": header})
+        scale = {"mean": torch.from_numpy(self.mean_.copy()), "scale": torch.from_numpy(self.scale_.copy())}
+        write_file(path, facts, scale | weights_of(self.networks_))
 
     @classmethod
     def load(cls, path: str | Path, module: Any = None) -> Self:
         """Read what `save` wrote, on any device; `module` is needed if it was the user's own."""
-        try:
-            with safe_open(path, "pt") as file:
-                facts = json.loads(file.metadata()["coteach"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
-        except (SafetensorError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} was not written by RobustClassifier.save: give the path of one.") from error
+        facts, tensors = read_file(path)
         if facts["own_module"] != (module is not None):
             said = "needs" if facts["own_module"] else "has no use for"
             raise ValueError(f"{path} {said} a module: give the one it was trained with, and only then.")
@@ -479,64 +467,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             new.feature_names_in_ = names  # pyrefly: ignore[missing-attribute]
         with global_state_kept("cpu"):
             new.networks_ = [new._checked_network() for _ in range(METHODS[new.method_].networks)]
-        for n, network in enumerate(new.networks_):
-            mine = {k.removeprefix(f"{n}."): v for k, v in tensors.items() if k.startswith(f"{n}.")}
-            try:
-                network.load_state_dict(mine)
-            except RuntimeError as error:
-                raise ValueError(f"the weights in {path} do not fit the module: give its own.") from error
+        take_weights(new.networks_, tensors, path)
         return new
-
-
-def on_host(values: Any) -> Any:
-    """A torch tensor as NumPy; anything else as it is."""
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-
-
-def dense(X: Any) -> Any:
-    if hasattr(X, "todense") or (isinstance(X, Tensor) and X.layout != torch.strided):
-        raise ValueError("X is sparse: make it dense first, with .toarray() or .to_dense().")
-    return on_host(X)
-
-
-def channels_first(x: np.ndarray) -> np.ndarray:
-    """Tables as they are; images as (M, channels, H, W), the channels being the axis of length 1, 3 or 4."""
-    if x.ndim == 3:
-        return x[:, None]
-    if x.ndim > 4:
-        raise ValueError(f"X has {x.ndim} axes: give a table of 2, or images of 3 or 4.")
-    if x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4):
-        return x.transpose(0, 3, 1, 2)
-    return x
-
-
-def default_network(shape: tuple[int, ...]) -> str:
-    return "small_cnn" if shape[1:] == (32, 32) else networks.default_for(shape)
-
-
-def accepted_facts(make: Callable[..., nn.Module], shape: tuple[int, ...], n_classes: int) -> dict[str, Any]:
-    """What is known about the data under the names that `make` has arguments for."""
-    n_features = math.prod(shape)
-    facts = {"n_features": n_features, "n_inputs": n_features, "n_classes": n_classes, "n_outputs": n_classes}
-    facts |= {"shape": shape, "channels": shape[0]}
-    names = inspect.signature(make).parameters
-    return {name: value for name, value in facts.items() if name in names}
-
-
-def reinitialised(module: nn.Module) -> nn.Module:
-    """A copy with new weights wherever a layer knows how to draw them and is not frozen."""
-    new = copy.deepcopy(module).cpu()
-    for layer in new.modules():
-        own = list(layer.parameters(recurse=False))
-        frozen = own and not any(p.requires_grad for p in own)
-        draw = getattr(layer, "reset_parameters", None)
-        if callable(draw) and not frozen:
-            draw()
-    return new
-
-
-def contiguous(network: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().contiguous() for name, value in network.state_dict().items()}
 
 
 def history_row(row: dict, epoch: int) -> dict:
