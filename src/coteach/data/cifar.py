@@ -4,10 +4,7 @@ Read from the unpacked folder or straight from the published archive; nothing is
 """
 
 import os
-import tarfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -16,10 +13,12 @@ import numpy as np
 import torch
 
 from coteach.data.base import Dataset
-from coteach.data.fetch import damaged, find_or_fetch
+from coteach.data.bounded import damaged, naming, opened, tar_members
+from coteach.data.fetch import find_or_fetch
 
 PIXELS = 3 * 32 * 32
 BLOCK = 5_000
+MOST_BYTES = 2**28  # of the unpacked archive: the images have 185 million
 TEN = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 HUNDRED_NAMES = """
     apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel
@@ -60,20 +59,20 @@ CIFAR100 = Layout(
 
 def load_cifar10(data_dir: str | os.PathLike | None = None) -> Dataset:
     """50,000 / 10,000 images of 10 classes, uint8 of 3×32×32."""
-    images, labels, names = _read("cifar10", CIFAR10, data_dir)
+    (path,) = find_or_fetch("cifar10", data_dir)
+    images, labels, names = _read(path, CIFAR10)
     return _split("cifar10", CIFAR10, images, labels[:, 0], names)
 
 
 def load_cifar100(data_dir: str | os.PathLike | None = None) -> Dataset:
     """50,000 / 10,000 images of 100 classes in 20 superclasses, uint8 of 3×32×32."""
-    images, labels, names = _read("cifar100", CIFAR100, data_dir)
+    (path,) = find_or_fetch("cifar100", data_dir)
+    images, labels, names = _read(path, CIFAR100)
     coarse, fine = labels[:, 0], labels[:, 1]
     superclass = np.full(len(names), -1, dtype=np.int64)
     superclass[fine] = coarse
     if (superclass < 0).any() or (superclass[fine] != coarse).any():
-        raise ValueError(
-            "the CIFAR-100 files lack a class or put one into two superclasses: unpack the archive again."
-        )
+        raise damaged(path, "or a file beside it lacks a class, or puts one into two superclasses")
     return _split("cifar100", CIFAR100, images, fine, names, torch.from_numpy(superclass))
 
 
@@ -89,20 +88,21 @@ def _split(
     return Dataset(name, x[:n], y[:n], x[n:], y[n:], class_names, superclass)
 
 
-def _read(
-    source: str, layout: Layout, data_dir: str | os.PathLike | None
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def _read(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Fill one array with the rows of all files, in the layout's order whatever the archive's."""
-    (path,) = find_or_fetch(source, data_dir)
-    members = _archive_members(path) if path.name.endswith(".tar.gz") else _folder_members(path.parent)
+    if path.name.endswith(".tar.gz"):
+        members = tar_members(path, MOST_BYTES)
+    else:
+        members = _folder_members(path.parent, (*layout.rows, layout.names_file))
     n_rows, n_labels = sum(layout.rows.values()), len(layout.highest_label)
     images = np.empty((n_rows, 3, 32, 32), dtype=np.uint8)
     labels = np.empty((n_rows, n_labels), dtype=np.uint8)
     ends = dict(zip(layout.rows, np.cumsum(list(layout.rows.values())).tolist(), strict=True))
     names = layout.names
     missing = set(layout.rows)
-    with _translated(path):
-        for name, size, stream in members:
+    with naming(path, "or a file beside it is truncated or damaged"):
+        for member, size, stream in members:
+            name = Path(member).name
             if name in missing:
                 n = layout.rows[name]
                 if size != n * (n_labels + PIXELS):
@@ -114,7 +114,8 @@ def _read(
                 names = tuple(stream.read().decode("latin-1").split())
     if missing:
         raise damaged(path, f"has no {sorted(missing)[0]} beside it or in it")
-    if (labels > layout.highest_label).any() or len(names) != len(layout.names):
+    sound_names = len(names) == len(layout.names) and "".join(names).isprintable()
+    if (labels > layout.highest_label).any() or not sound_names:
         raise damaged(path, f"or a file beside it holds labels other than the {len(layout.names)} classes")
     return images, labels, names
 
@@ -131,24 +132,8 @@ def _fill(stream: IO[bytes], labels: np.ndarray, images: np.ndarray) -> None:
         labels[start : start + n], images[start : start + n] = rows[:, :n_labels], rows[:, n_labels:]
 
 
-def _folder_members(folder: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    for path in sorted(folder.iterdir()):
-        if path.suffix in (".bin", ".txt"):
-            with path.open("rb") as stream:
-                yield path.name, path.stat().st_size, stream
-
-
-def _archive_members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    with tarfile.open(path, "r|gz") as archive:
-        for member in archive:
-            stream = archive.extractfile(member)
-            if stream is not None:
-                yield Path(member.name).name, member.size, stream
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise damaged(path, "or a file beside it is truncated or damaged") from error
+def _folder_members(folder: Path, names: Collection[str]) -> Iterator[tuple[str, int, IO[bytes]]]:
+    for name in names:
+        if (folder / name).exists():
+            with opened(folder / name) as stream:
+                yield name, (folder / name).stat().st_size, stream

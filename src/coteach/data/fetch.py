@@ -1,6 +1,7 @@
 """Find the published files in the data folder, or download them there.
 
-A file counts only if its sha256 is the published one; what lies there unpacked is checked by its reader.
+A file counts only if its sha256 is the published one; what lies there unpacked is checked by its reader. Downloads
+are over https alone, whatever a server redirects to, and an interrupted one is begun again.
 """
 
 import hashlib
@@ -10,7 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from coteach.data.bounded import damaged, naming, opened
 from coteach.data.published import SOURCES, File, Source
+
+MOST_BYTES = 2**30  # the largest file to be downloaded, GloVe's vectors, has 862 million
 
 
 def data_home(data_dir: str | os.PathLike | None = None) -> Path:
@@ -59,11 +63,6 @@ def find_or_fetch(
     return tuple(paths)
 
 
-def damaged(path: str | os.PathLike, what: str) -> ValueError:
-    """The error for a file that is not what it should be."""
-    return ValueError(f"{path} {what}: delete it so that it is downloaded again, or copy it anew.")
-
-
 def _locate_one(source: Source, i: int, home: Path) -> Path | None:
     names = (*source.unpacked[i : i + 1], source.files[i].name)
     for name in names:
@@ -78,7 +77,7 @@ def _locate_one(source: Source, i: int, home: Path) -> Path | None:
 
 
 def _check_hash(path: Path, file: File) -> None:
-    with path.open("rb") as stream:
+    with naming(path, "cannot be read"), opened(path) as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != file.sha256:
         raise damaged(
@@ -91,7 +90,6 @@ def _download(file: File, folder: Path, by_hand: str, mirrors: tuple[str, ...] |
     import pooch
 
     urls = file.urls if mirrors is None else tuple(f"{mirror}/{file.name}" for mirror in mirrors)
-    assert mirrors is not None or all(url.startswith("https://") for url in urls)
     if not urls:
         raise ValueError(f"{file.name} cannot be downloaded by a program: {by_hand}, and put it into {folder}.")
     with suppress(OSError):
@@ -103,11 +101,9 @@ def _download(file: File, folder: Path, by_hand: str, mirrors: tuple[str, ...] |
     pooch.get_logger().setLevel("WARNING")
     failures = []
     for url in urls:
+        plain = mirrors is not None and url.startswith("http://")
         with _Bar(file.name) as bar:
-            # Servers must not compress what is compressed already: the hash is that of the file.
-            get: Any = pooch.HTTPDownloader(
-                progressbar=bar, chunk_size=2**20, headers={"Accept-Encoding": "identity"}, timeout=60
-            )
+            get: Any = _Downloader(bar, plain)
             try:
                 # pooch writes beside the file and renames only what has the right hash.
                 return Path(pooch.retrieve(url, f"sha256:{file.sha256}", file.name, folder, downloader=get))
@@ -121,8 +117,32 @@ def _download(file: File, folder: Path, by_hand: str, mirrors: tuple[str, ...] |
     )
 
 
+class _Downloader:
+    """Writes an address's content to a file, as pooch asks: over https unless `plain`, and of bounded size."""
+
+    def __init__(self, bar: "_Bar", plain: bool) -> None:
+        self.bar, self.plain = bar, plain
+
+    def __call__(self, url: str, path: str, _pooch: object) -> None:
+        import requests
+
+        # Servers must not compress what is compressed already: the hash is that of the file.
+        headers = {"Accept-Encoding": "identity"}
+        with requests.Session() as session, open(path, "wb") as file:
+            if not self.plain:
+                del session.adapters["http://"]  # then no redirect leads there either
+            with session.get(url, stream=True, timeout=60, headers=headers) as response:
+                response.raise_for_status()
+                self.bar.expect(int(response.headers.get("Content-Length", 0)))
+                for chunk in response.iter_content(2**16):
+                    if file.tell() + len(chunk) > MOST_BYTES:
+                        raise ValueError("more bytes than any published file has")
+                    file.write(chunk)
+                    self.bar.advance(len(chunk))
+
+
 class _Bar:
-    """What pooch asks of a progress bar, drawn by rich."""
+    """A progress bar, closed whatever happens."""
 
     def __init__(self, name: str) -> None:
         from rich.console import Console
@@ -141,19 +161,8 @@ class _Bar:
     ) -> None:
         self._progress.stop()
 
-    @property
-    def total(self) -> float | None:
-        return self._progress.tasks[0].total
-
-    @total.setter
-    def total(self, n_bytes: int) -> None:
+    def expect(self, n_bytes: int) -> None:
         self._progress.update(self._task, total=n_bytes or None)
 
-    def update(self, n_bytes: int) -> None:
+    def advance(self, n_bytes: int) -> None:
         self._progress.update(self._task, advance=n_bytes)
-
-    def reset(self) -> None:
-        self._progress.reset(self._task)
-
-    def close(self) -> None:
-        """Nothing to do: the bar is a context, closed whatever happens."""

@@ -1,7 +1,6 @@
 """Word vectors in GloVe's text format: a word and its numbers per line, any dimension."""
 
-import zipfile
-import zlib
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,9 +8,11 @@ from typing import IO
 
 import numpy as np
 
-from coteach.data.fetch import damaged
+from coteach.data.bounded import damaged, naming, open_member, opened, opened_zip
 
 MEMBER = "glove.6B.300d.txt"
+MOST_BYTES = 2**31  # of that member: it has 1.04 billion
+LONGEST_LINE = 2**20
 
 
 def read_vectors(path: Path, words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -34,8 +35,10 @@ def read_vectors(path: Path, words: dict[str, int]) -> tuple[np.ndarray, np.ndar
     row_of_word = np.zeros(len(words), dtype=np.int32)
     rows: list[np.ndarray] = []
     dimension = 0
-    with _opened(path) as lines:
-        for number, line in enumerate(lines, start=1):
+    with _opened(path) as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
+            if len(line) == LONGEST_LINE:
+                raise damaged(path, f"has a line of {LONGEST_LINE:,} bytes or more ({number})")
             fields = line.rstrip().split(b" ") if dimension == 0 else line.rstrip().rsplit(b" ", dimension)
             if number == 1 and len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
                 continue  # the counts that word2vec writes first
@@ -55,7 +58,8 @@ def read_vectors(path: Path, words: dict[str, int]) -> tuple[np.ndarray, np.ndar
 
 def _numbers(fields: list[bytes], path: Path, line: int) -> np.ndarray:
     try:
-        vector = np.array([float(field) for field in fields], dtype=np.float32)
+        with np.errstate(over="ignore"):  # told below
+            vector = np.array([float(field) for field in fields], dtype=np.float32)
     except ValueError as error:
         raise damaged(path, f"has something other than numbers on line {line}") from error
     if not np.isfinite(vector).all():
@@ -67,12 +71,10 @@ def _numbers(fields: list[bytes], path: Path, line: int) -> np.ndarray:
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     if not path.is_file():
         raise ValueError(f"there is no file of word vectors {path}: give the path of one in GloVe's text format.")
-    try:
+    with naming(path):
         if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive, archive.open(MEMBER) as stream:
-                yield stream
+            with opened_zip(path) as archive, open_member(archive, MEMBER, MOST_BYTES) as stream:
+                yield io.BufferedReader(stream, LONGEST_LINE)
         else:
-            with path.open("rb") as stream:
+            with opened(path) as stream:
                 yield stream
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, zlib.error) as error:
-        raise damaged(path, "is truncated or damaged") from error

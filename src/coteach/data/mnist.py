@@ -4,14 +4,14 @@ import gzip
 import math
 import os
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from coteach.data.base import Dataset
-from coteach.data.fetch import damaged, find_or_fetch
+from coteach.data.bounded import damaged, naming, opened
+from coteach.data.fetch import find_or_fetch
 
 N_TRAIN, N_TEST = 60_000, 10_000
 DIGITS = tuple(str(digit) for digit in range(10))
@@ -21,6 +21,7 @@ CLOTHES = (
 )
 UNSIGNED_BYTE = 8
 MOST_THAT_GZIP_SHRINKS = 1032
+MOST_VALUES = 2**26  # the largest published file has 47 million
 
 
 def load_mnist(data_dir: str | os.PathLike | None = None) -> Dataset:
@@ -35,26 +36,22 @@ def load_fashion_mnist(data_dir: str | os.PathLike | None = None) -> Dataset:
 
 def read_idx(path: Path, n_dims: int) -> np.ndarray:
     """Read an idx file of unsigned bytes, gzipped or not; nothing is reserved that the file cannot fill."""
-    opened = gzip.open if path.suffix == ".gz" else open
     header = struct.Struct(f">{1 + n_dims}I")
-    try:
-        with opened(path, "rb") as stream:
-            start = stream.read(header.size)
-            if len(start) < header.size:
-                raise EOFError
-            magic, *shape = header.unpack(start)
-            if magic != UNSIGNED_BYTE * 256 + n_dims:
-                raise damaged(path, f"is not an idx file of bytes in {n_dims} dimensions")
-            n_values = math.prod(shape)
-            if n_values > path.stat().st_size * MOST_THAT_GZIP_SHRINKS:
-                raise damaged(path, f"is too short for the {n_values:,} values its header promises")
-            values = stream.read(n_values + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise damaged(path, "is truncated or damaged") from error
-    if len(values) != n_values:
-        excess = "more" if len(values) > n_values else "fewer"
-        raise damaged(path, f"holds {excess} values than the {n_values:,} its header promises")
-    return np.frombuffer(values, dtype=np.uint8).reshape(shape).copy()
+    with naming(path), opened(path) as file:
+        stream = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+        magic, *shape = header.unpack(stream.read(header.size))
+        if magic != UNSIGNED_BYTE * 256 + n_dims:
+            raise damaged(path, f"is not an idx file of bytes in {n_dims} dimensions")
+        n_values = math.prod(shape)
+        if n_values > path.stat().st_size * MOST_THAT_GZIP_SHRINKS:
+            raise damaged(path, f"is too short for the {n_values:,} values its header promises")
+        if n_values > MOST_VALUES:
+            raise damaged(path, f"promises {n_values:,} values, more than any published file has")
+        values = stream.read(n_values + 1)
+        if len(values) != n_values:
+            excess = "more" if len(values) > n_values else "fewer"
+            raise damaged(path, f"holds {excess} values than the {n_values:,} its header promises")
+        return np.frombuffer(values, dtype=np.uint8).reshape(shape).copy()
 
 
 def _load(name: str, data_dir: str | os.PathLike | None, class_names: tuple[str, ...]) -> Dataset:

@@ -6,8 +6,6 @@ it + 's, because that is how GloVe's vocabulary was made. The whole post is read
 
 import os
 import re
-import tarfile
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
@@ -17,12 +15,14 @@ import numpy as np
 import torch
 
 from coteach.data.base import Dataset
-from coteach.data.fetch import damaged, find_or_fetch
+from coteach.data.bounded import damaged, naming, read_whole, tar_members
+from coteach.data.fetch import find_or_fetch
 from coteach.data.glove import read_vectors
 
 CLASSES = ("alt", "comp", "misc", "rec", "sci", "soc", "talk")
 N_POSTS = {"train": 11_314, "test": 7_532}
 LENGTH = 1_000
+MOST_BYTES = 2**26  # of all posts: they have 36 million, and in the archive 50 or more
 TOKEN = re.compile(r"[a-z]+(?=n't)|n't|'(?:s|m|d|re|ve|ll)\b|[a-z]+|[0-9]+")
 
 Posts = list[tuple[int, np.ndarray]]  # class, and the words as numbers in the order of first sight
@@ -79,13 +79,14 @@ def _read_posts(path: Path) -> tuple[Posts, Posts, dict[str, int]]:
     words: dict[str, int] = defaultdict(count().__next__)
     found: dict[tuple[str, str, str], np.ndarray] = {}
     members = _archive_members(path) if path.name.endswith(".tar.gz") else _folder_members(path.parent)
-    try:
+    left = MOST_BYTES
+    with naming(path):
         for part, group, name, text in members:
-            if part in N_POSTS and group.split(".")[0] in CLASSES and name.isdigit():
-                ids = map(words.__getitem__, tokenise(text.decode("latin-1")))
-                found[part, group, name] = np.fromiter(ids, dtype=np.int32)
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise damaged(path, "is truncated or damaged") from error
+            left -= len(text)
+            if left < 0:
+                raise damaged(path, f"comes with more than {MOST_BYTES:,} bytes of posts")
+            ids = map(words.__getitem__, tokenise(text.decode("latin-1")))
+            found[part, group, name] = np.fromiter(ids, dtype=np.int32)
     return _sorted_part(path, found, "train"), _sorted_part(path, found, "test"), words
 
 
@@ -97,18 +98,22 @@ def _sorted_part(path: Path, found: dict[tuple[str, str, str], np.ndarray], part
 
 
 def _archive_members(path: Path) -> Iterator[tuple[str, str, str, bytes]]:
-    with tarfile.open(path, "r|gz") as archive:
-        for member in archive:
-            *_, folder, group, name = ("", "", *Path(member.name).parts)
-            stream = archive.extractfile(member)
-            if stream is not None:
-                yield folder.removeprefix("20news-bydate-"), group, name, stream.read()
+    for member, size, stream in tar_members(path, 2 * MOST_BYTES):
+        *_, folder, group, name = ("", "", "", *Path(member).parts)
+        part = folder.removeprefix("20news-bydate-")
+        if _is_post(part, group, name):
+            yield part, group, name, stream.read(size)
 
 
 def _folder_members(root: Path) -> Iterator[tuple[str, str, str, bytes]]:
     for part in N_POSTS:
         for path in sorted(root.glob(f"20news-bydate-{part}/*/*")):
-            yield part, path.parent.name, path.name, path.read_bytes()
+            if _is_post(part, path.parent.name, path.name):
+                yield part, path.parent.name, path.name, read_whole(path, MOST_BYTES)
+
+
+def _is_post(part: str, group: str, name: str) -> bool:
+    return part in N_POSTS and group.split(".")[0] in CLASSES and name.isdigit()
 
 
 def _mixed_as_scikit_learn(train: Posts, test: Posts) -> Posts:

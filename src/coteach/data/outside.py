@@ -5,19 +5,19 @@ those that are, or are easily taken for, one of the ten: every bird, domestic do
 frog, the horse, and all aeroplanes, cars, trucks and vessels.
 """
 
+import io
 import math
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
+from coteach.data.bounded import damaged, naming, open_member, opened_zip
 from coteach.data.cifar import load_cifar100
-from coteach.data.fetch import damaged, find_or_fetch
+from coteach.data.fetch import find_or_fetch
 
 OVERLAP_CIFAR100 = ("pickup_truck",)
 DOGS = """
@@ -40,6 +40,9 @@ OVERLAP_IMAGENET32 = np.array(
     ]
 )
 N_BATCHES = 10
+MOST_HEADER = 2**14  # bytes that tell an array's type and shape
+MOST_BYTES = {"data": 2**29, "labels": 2**21}  # of a batch, which has 394 and 1 million
+MOST_HOUSE_NUMBERS = 100_000  # the training set has 73,257
 
 
 def all_of_cifar100(data_dir: str | os.PathLike | None) -> np.ndarray:
@@ -58,16 +61,17 @@ def cifar100(data_dir: str | os.PathLike | None) -> np.ndarray:
 
 def svhn(data_dir: str | os.PathLike | None) -> np.ndarray:
     """The training images of SVHN."""
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
+    from scipy.io import loadmat, whosmat
 
     (path,) = find_or_fetch("svhn", data_dir)
     try:
-        images = loadmat(path, variable_names=["X"])["X"]
-    except (MatReadError, KeyError, TypeError, ValueError, NotImplementedError, OSError, zlib.error) as error:
+        shape, kind = {name: (shape, kind) for name, shape, kind in whosmat(path)}["X"]
+        usual = shape[:3] == (32, 32, 3) and len(shape) == 4 and shape[3] <= MOST_HOUSE_NUMBERS
+        images = loadmat(path, variable_names=["X"])["X"] if usual and kind == "uint8" else None
+    except Exception as error:  # scipy raises many kinds
         raise damaged(path, "is not SVHN's MATLAB file") from error
-    if images.shape[:3] != (32, 32, 3) or images.ndim != 4 or images.dtype != np.uint8:
-        raise damaged(path, f"holds {images.dtype} images of shape {images.shape} instead of 32×32×3×N bytes")
+    if images is None or images.dtype != np.uint8:
+        raise damaged(path, f"holds {kind} images of shape {shape} instead of 32×32×3×N bytes")
     return images.transpose(3, 2, 0, 1)
 
 
@@ -75,6 +79,8 @@ def imagenet32(data_dir: str | os.PathLike | None, n: int, seed: int) -> np.ndar
     """`n` training images of ImageNet-32 drawn from the other 775 classes, read one batch at a time."""
     (path,) = find_or_fetch("imagenet32", data_dir)
     labels = [_read_array(path, i, "labels") for i in range(1, N_BATCHES + 1)]
+    if any(part.ndim != 1 or part.dtype.kind not in "iuf" for part in labels):
+        raise damaged(path, "or a batch beside it holds labels that are no row of numbers")
     starts = np.cumsum([0, *(len(part) for part in labels)])
     allowed = np.flatnonzero(~np.isin(np.concatenate(labels), OVERLAP_IMAGENET32))
     if len(allowed) < n:
@@ -93,31 +99,31 @@ def imagenet32(data_dir: str | os.PathLike | None, n: int, seed: int) -> np.ndar
 def _read_array(path: Path, number: int, name: str) -> np.ndarray:
     """Read one array of a batch, beside `path` or inside it; objects, which would be pickled, are refused."""
     batch_name = f"train_data_batch_{number}.npz"
-    try:
-        with _opened_batch(path, batch_name) as batch:
-            member = batch.getinfo(f"{name}.npy")
-            with batch.open(member) as stream:
-                if _promised_bytes(stream) > member.file_size:
-                    raise EOFError
-            with batch.open(member) as stream:
-                return np.lib.format.read_array(stream, allow_pickle=False)
-    except (zipfile.BadZipFile, LookupError, ValueError, EOFError, OSError, zlib.error) as error:
-        raise damaged(path, f"lacks an intact {batch_name}, in it or beside it") from error
+    what = f"lacks an intact {batch_name}, in it or beside it"
+    with naming(path, what), _opened_batch(path, batch_name) as batch:
+        with open_member(batch, f"{name}.npy", MOST_BYTES[name]) as stream:
+            if _promised_bytes(io.BytesIO(stream.read(MOST_HEADER))) > batch.getinfo(f"{name}.npy").file_size:
+                raise EOFError
+        with open_member(batch, f"{name}.npy", MOST_BYTES[name]) as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 @contextmanager
 def _opened_batch(path: Path, name: str) -> Iterator[zipfile.ZipFile]:
     if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
+        with opened_zip(path) as archive:
             inside = [member for member in archive.namelist() if Path(member).name == name]
-            with archive.open(inside[0]) as stream, zipfile.ZipFile(stream) as batch:
+            with (
+                open_member(archive, inside[0], 2 * MOST_BYTES["data"]) as stream,
+                zipfile.ZipFile(stream) as batch,
+            ):
                 yield batch
     else:
-        with zipfile.ZipFile(path.with_name(name)) as batch:
+        with opened_zip(path.with_name(name)) as batch:
             yield batch
 
 
-def _promised_bytes(stream: IO[bytes]) -> int:
+def _promised_bytes(stream: io.BytesIO) -> int:
     """The size of the array that a .npy header announces."""
     version = np.lib.format.read_magic(stream)
     headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

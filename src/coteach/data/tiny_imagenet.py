@@ -6,10 +6,10 @@ Classes are numbered in the order of their WordNet ids, as those who read the fo
 
 import io
 import os
+import re
 import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -17,10 +17,15 @@ import numpy as np
 import torch
 
 from coteach.data.base import Dataset
-from coteach.data.fetch import damaged, find_or_fetch
+from coteach.data.bounded import damaged, naming, opened_zip, read_member, read_whole
+from coteach.data.fetch import find_or_fetch
 
 PER_CLASS = {"train": 500, "val": 50}
 SIDE = 64
+MOST_BYTES = 2**20  # of an image, which rarely has 5,000
+WORDNET_ID = re.compile("[a-z][0-9]{1,9}")
+IMAGE_NAME = re.compile("[A-Za-z0-9_.-]{1,99}")
+MOST_TEXT = 2**25  # words.txt has 2.6 million
 
 
 def load(data_dir: str | os.PathLike | None = None, classes: int | None = None) -> Dataset:
@@ -37,6 +42,8 @@ def load(data_dir: str | os.PathLike | None = None, classes: int | None = None) 
         listed = files.text("wnids.txt").split()
         if classes is not None and not 2 <= classes <= len(listed):
             raise ValueError(f"{path} lists {len(listed)} classes: choose from 2 to all of them, not {classes}.")
+        if len(listed) < 2 or not all(map(WORDNET_ID.fullmatch, listed)):
+            raise damaged(path, "comes with a wnids.txt that does not list two or more WordNet ids")
         wnids = sorted(listed[:classes])
         x_train, y_train = _read_part(files, _train_images(files, wnids), len(wnids), "train")
         x_test, y_test = _read_part(files, _test_images(files, wnids), len(wnids), "val")
@@ -49,14 +56,12 @@ class _Folder:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def read(self, name: str) -> bytes:
-        try:
-            return (self.root / name).read_bytes()
-        except OSError as error:
-            raise damaged(self.root / name, "is missing or cannot be read") from error
+    def read(self, name: str, most: int = MOST_BYTES) -> bytes:
+        with naming(self.root / name, "is missing or cannot be read"):
+            return read_whole(self.root / name, most)
 
     def text(self, name: str) -> str:
-        return self.read(name).decode("utf-8", errors="replace")
+        return self.read(name, MOST_TEXT).decode("utf-8", errors="replace")
 
     def images(self, folder: str) -> list[str]:
         return sorted(f"{folder}/{path.name}" for path in (self.root / folder).glob("*.JPEG"))
@@ -74,11 +79,9 @@ class _Zip(_Folder):
             if file.endswith(".JPEG"):
                 self._by_folder.setdefault(folder, []).append(f"{folder}/{file}")
 
-    def read(self, name: str) -> bytes:
-        try:
-            return self._archive.read(f"tiny-imagenet-200/{name}")
-        except (KeyError, zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
-            raise damaged(self.root, f"has no intact {name}") from error
+    def read(self, name: str, most: int = MOST_BYTES) -> bytes:
+        with naming(self.root, f"has no intact {name}"):
+            return read_member(self._archive, f"tiny-imagenet-200/{name}", most)
 
     def images(self, folder: str) -> list[str]:
         return sorted(self._by_folder.get(folder, []))
@@ -89,11 +92,9 @@ def _opened(path: Path) -> Iterator[_Folder]:
     if path.suffix != ".zip":
         yield _Folder(path.parent)
         return
-    try:
-        archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError) as error:
-        raise damaged(path, "is not a whole zip archive") from error
-    with archive:
+    with ExitStack() as stack:
+        with naming(path, "is not a whole zip archive"):
+            archive = stack.enter_context(opened_zip(path))
         yield _Zip(path, archive)
 
 
@@ -104,9 +105,11 @@ def _train_images(files: _Folder, wnids: list[str]) -> list[tuple[str, int]]:
 def _test_images(files: _Folder, wnids: list[str]) -> list[tuple[str, int]]:
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
     lines = (line.split("\t") for line in sorted(files.text("val/val_annotations.txt").splitlines()))
-    return [
-        (f"val/images/{line[0]}", label_of[line[1]]) for line in lines if len(line) > 1 and line[1] in label_of
-    ]
+    of_ours = [(line[0], label_of[line[1]]) for line in lines if len(line) > 1 and line[1] in label_of]
+    for name, _ in of_ours:
+        if not IMAGE_NAME.fullmatch(name):
+            raise damaged(files.root, f"lists the validation image {name[:50]!r}, which is no name of one")
+    return [(f"val/images/{name}", label) for name, label in of_ours]
 
 
 def _read_part(
@@ -132,7 +135,7 @@ def _decode(jpeg: bytes, path: Path) -> np.ndarray:
         with image_module.open(io.BytesIO(jpeg), formats=["JPEG"]) as image:
             if image.size == (SIDE, SIDE):  # known before the pixels are decoded
                 return np.asarray(image.convert("RGB"))
-    except (OSError, SyntaxError, ValueError) as error:
+    except Exception as error:  # Pillow raises many kinds
         raise damaged(path, "is not a whole JPEG image") from error
     raise damaged(path, f"is not an image of {SIDE}×{SIDE} pixels")
 
@@ -143,7 +146,7 @@ def _names(files: _Folder, wnids: list[str]) -> tuple[str, ...]:
         lines = files.text("words.txt").splitlines()
     except ValueError:
         return tuple(wnids)
-    words = dict(line.split("\t", 1) for line in lines if "\t" in line)
+    words = dict(line.split("\t", 1) for line in lines if "\t" in line and line.replace("\t", " ").isprintable())
     return tuple(words.get(wnid, wnid).split(",")[0] for wnid in wnids)
 
 

@@ -73,6 +73,9 @@ class Noise:
                 raise ValueError("its contents do not match their checksum")
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+            reason = "".join(
+                c if c.isprintable() else "?" for c in reason[:200]
+            )  # the file's own words may be in it
             raise ValueError(f"{path} is not a sound noise file ({reason}): draw and save it again.") from error
         return noise
 
@@ -85,6 +88,8 @@ class Noise:
 
 
 def _read(path: str | os.PathLike) -> tuple[Noise, dict[str, str]]:
+    if Path(path).exists() and not Path(path).is_file():
+        raise ValueError("it is not a regular file")  # a pipe would be waited for
     with safe_open(path, framework="numpy") as file:
         facts = file.metadata() or {}
         if facts.get("format") != FORMAT:
