@@ -1,5 +1,6 @@
 """The ledger: what it adds up, against networks that stand still; and what it finds."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -46,7 +47,7 @@ def test_of_networks_that_stand_still_every_epoch_says_the_same(batched):
             others[torch.arange(60), y_M] = -1
             expected = {
                 "given_NRM": of_given,
-                "margin_NRM": of_given - others.amax(-1),
+                "margin_NRM": (of_given / others.amax(-1)).log(),
                 "loss_NRM": torch.nn.functional.cross_entropy(logits_MC, y_M, reduction="none"),
             }
             for key, value in expected.items():
@@ -63,6 +64,29 @@ def test_keeping_it_changes_nothing(name):
     for n in range(METHODS[name].networks):
         assert_same_weights(with_it.stack.network(n, 1), without.stack.network(n, 1))
     assert ((ledger.picks_NRM >= 0) & (ledger.picks_NRM <= ledger.seen_NRM)).all()
+
+
+@pytest.mark.parametrize("name", ["coteaching", "coteaching_plus"])
+def test_the_kept_share_is_of_what_there_was_to_pick_from(name):
+    p = problem()
+    learnt_C, among_C, since = torch.zeros(3, 3), torch.zeros(3, 3), None  # runs and classes
+
+    def after(epoch):
+        nonlocal since
+        training = epoch.training
+        if epoch.number == 3:
+            since = training.ledger.counts()
+        elif epoch.number > 3:
+            given_SRB = training.batches.as_dealt(p.y_RM)
+            for r, c in itertools.product(range(3), range(3)):
+                of_class_SB = (given_SRB[:, r] == c)[:, None]
+                learnt_C[r, c] += (training.diary.learnt_SNRB[:, :, r] & of_class_SB).sum()
+                among_C[r, c] += (training.diary.among_SNRB[:, :, r] & of_class_SB).sum()
+
+    training = fit(p, METHODS[name], PLAN, mlp, engine=DOUBLE, ledger=True, on_epoch=after)
+    np.testing.assert_allclose(training.ledger.kept_share(p.y_RM, 3, since), learnt_C / among_C)
+    assert (training.ledger.candidates_NRM <= training.ledger.seen_NRM).all()
+    assert np.isnan(training.ledger.kept_share(p.y_RM, 4)[:, 3]).all()
 
 
 def test_picks_are_those_that_were_learnt():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coteach import data, networks, noise
-from coteach.labels.estimate import deal_folds, estimate_noise, out_of_sample
+from coteach.labels.estimate import deal_folds, estimate_noise, nearness_to_groups, out_of_sample, surest
 from coteach.plan import Plan
 
 CELLS = {
@@ -80,6 +80,17 @@ def test_a_network_that_is_not_sure_enough_makes_no_noise():
     true, given, p = right_posteriors(noise.symmetric(5, 0.3), 4000, 0.1)
     flat = 0.5 * p + 0.5 / 5
     assert estimate_noise(flat, given).rate == pytest.approx((true != given).mean(), abs=0.03)
+
+
+def test_of_a_network_that_knows_little_only_the_surest_are_counted():
+    """With classes that overlap that much, many samples even of the surer halves are of other classes."""
+    true, given, p = right_posteriors(noise.symmetric(5, 0.2), 5000, 1)
+    found = estimate_noise(p, given)
+    assert found.rate == pytest.approx((true != given).mean(), abs=0.015)
+    group = nearness_to_groups(p).argmax(1)
+    sure = surest(nearness_to_groups(p), given)
+    assert 500 <= sure.sum() < 0.3 * len(given)
+    assert (group != true)[sure].mean() < 0.1 < (group != true).mean()
 
 
 def test_the_network_being_wrong_is_not_taken_for_wrong_labels():

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from coteach.engine import optimisers
 from coteach.engine.now import Now
-from coteach.engine.optimisers import MaskedOptimiser, TorchAdam, TorchSGD
+from coteach.engine.optimisers import MaskedOptimiser, TorchAdam, TorchOptimiser, TorchSGD, new_optimiser
 from coteach.networks.stack import Stack
 from coteach.plan import Plan
 
@@ -147,3 +147,58 @@ def test_what_has_decayed_to_nothing_is_nothing_and_no_weight_changes_by_it(monk
     assert torch.equal(weights, as_torch_does)
     assert tiny(stuck)
     assert not tiny(remembered)
+
+
+class Halving(torch.optim.Optimizer):
+    """Of one's own: halves each weight, and moves by lr."""
+
+    def __init__(self, params, lr=1.0):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):  # pyrefly: ignore[bad-override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.div_(2).sub_(p.grad, alpha=group["lr"])
+
+
+ANY = {
+    "AdamW": ("AdamW", {"weight_decay": 0.1, "betas": (0.8, 0.99)}),
+    "RMSprop": ("RMSprop", {"momentum": 0.5}),
+    "Adagrad": ("Adagrad", {}),
+    "Adafactor": ("Adafactor", {}),  # looks at the shapes of the weights
+    "SGD with Nesterov's momentum": ("SGD", {"momentum": 0.9, "nesterov": True}),
+    "one's own": (Halving, {}),
+}
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("liveness", ["always", "sometimes"])
+@pytest.mark.parametrize("kind, options", ANY.values(), ids=ANY)
+def test_any_optimiser_of_torchs_is_itself_for_every_network(kind, options, liveness, batched):
+    gradient_SNRP, start_NRP = numbers(1, STEPS, N, R, P), numbers(0, N, R, P)
+    live_SNR = numbers(2, STEPS, N, R) > (0 if liveness == "sometimes" else -100)
+    stack = stack_of(start_NRP, batched)
+    optimiser = new_optimiser(stack, Plan(optimizer=kind, optimizer_options=tuple(options.items())))
+    assert isinstance(optimiser, TorchOptimiser)
+    for step in range(STEPS):
+        spoilt = gradient_SNRP[step].masked_fill(~live_SNR[step][..., None], torch.nan)
+        optimiser.step(as_given(TorchOptimiser, stack, spoilt), live_SNR[step], at(learning_rate(step), 0.9))
+    torchs = getattr(torch.optim, kind) if isinstance(kind, str) else kind
+    for n in range(N):
+        for r in range(R):
+            weights = [t.clone() for t in in_shape(start_NRP[n, r])]
+            expected = torchs(weights, lr=1.0, **options)
+            for step in range(STEPS):
+                if live_SNR[step, n, r]:
+                    expected.param_groups[0]["lr"] = learning_rate(step)
+                    for p, gradient in zip(weights, in_shape(gradient_SNRP[step, n, r]), strict=True):
+                        p.grad = gradient
+                    expected.step()
+            found = in_shape(stack.theta_NRP.detach()[n, r])
+            for mine, theirs in zip(found, weights, strict=True):
+                torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+def in_shape(of_P: Tensor) -> list[Tensor]:
+    return [of_P[: P - 1].view(1, -1), of_P[P - 1 :]]

@@ -1,6 +1,7 @@
 """The plan of a training: how long, how fast, how much is kept in each epoch. No torch, no data."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from coteach import schedules
 from coteach.fidelity import PAPER, Fidelity
@@ -17,7 +18,8 @@ class Plan:
     ramp: int = 10  # E_k
     keep_type: int = 1  # λ(e) of type 1 or 2
     horizon: int = 200  # E_max of type 2
-    optimizer: str = "adam"
+    optimizer: str | type = "adam"  # or "sgd", else the name of one in torch.optim, or a class like those
+    optimizer_options: tuple[tuple[str, Any], ...] = ()  # of any but "adam" and "sgd"
     lr: float = 0.001
     momentum: float = 0.9  # of SGD
     weight_decay: float = 0.0
@@ -28,6 +30,11 @@ class Plan:
     keep_per_class: bool = False  # keep λ(e) of each given class, not of all samples together
     estimate_epochs: int | None = None  # of F-correction's first training; None: as many as the second has
     fidelity: Fidelity = PAPER
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a step on a GPU needs no answer from it: our own Adam and SGD ask nothing, others may."""
+        return self.optimizer in ("adam", "sgd")
 
     @property
     def all_epochs(self) -> range:

@@ -1,8 +1,9 @@
 """Optimisers of a whole stack in which a single network can sit a step out, as if the step had not been.
 
 `TorchAdam` and `TorchSGD` hand each network's tensors to torch's own, whose kernels are the fastest on a CPU; they
-must ask which networks are live. `MaskedOptimiser` computes the same for all networks at once without asking, so
-that a step can be captured in a CUDA graph. N networks, R runs, P parameters; NR1 is one number a network.
+must ask which networks are live, as must `TorchOptimiser`, which is for any other. `MaskedOptimiser` computes the
+same for all networks at once without asking, so that a step can be captured in a CUDA graph.
+N networks, R runs, P parameters; NR1 is one number a network.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from coteach.engine.now import Now
+from coteach.engine.state import Tensors, fill
 from coteach.engine.steps import Fused, as_it_is
 from coteach.networks.stack import Stack
 from coteach.plan import Plan
@@ -27,9 +29,19 @@ class Optimiser(Protocol):
         """Move the networks that are `live`."""
         ...
 
+    def state(self) -> dict[str, Tensor]:
+        """What it remembers of the steps so far."""
+        ...
+
+    def load(self, saved: Tensors) -> None:
+        """Remember what `state` returned, before the first step."""
+        ...
+
 
 def new_optimiser(stack: Stack, plan: Plan, fused: Fused = as_it_is) -> Optimiser:
     """The fastest for the device."""
+    if not plan.capturable:
+        return TorchOptimiser(stack, plan)
     if stack.theta_NRP.is_cuda:
         return MaskedOptimiser(stack, plan, fused)
     return TorchAdam(stack, plan) if plan.optimizer == "adam" else TorchSGD(stack, plan)
@@ -72,6 +84,22 @@ class TorchAdam:
                 maximize=False,
             )
 
+    def state(self) -> dict[str, Tensor]:
+        return self._moments() | {"taken": torch.tensor(self.taken)}
+
+    def load(self, saved: Tensors) -> None:
+        self.taken = int(saved["taken"])
+        fill(self._moments(), {name: t for name, t in saved.items() if name != "taken"})
+
+    def _moments(self) -> dict[str, Tensor]:
+        kinds = {"mean": self.means, "square": self.squares, "steps": self.steps}
+        return {
+            f"{kind}.{i}.{j}": t
+            for kind, rows in kinds.items()
+            for i, row in enumerate(rows)
+            for j, t in enumerate(row)
+        }
+
     def _clear(self) -> None:
         """Take what has decayed to nearly nothing for nothing.
 
@@ -102,6 +130,53 @@ class TorchSGD:
             group["lr"] = now.lr.item()
         self.torch.step()
 
+    def state(self) -> dict[str, Tensor]:
+        """The momentum of each tensor that has moved yet."""
+        momenta = {i: self.torch.state[p].get("momentum_buffer") for i, p in enumerate(self._tensors())}
+        return {str(i): momentum for i, momentum in momenta.items() if momentum is not None}
+
+    def load(self, saved: Tensors) -> None:
+        for i, p in enumerate(self._tensors()):
+            if str(i) in saved:
+                self.torch.state[p]["momentum_buffer"] = saved[str(i)].to(p, copy=True)
+
+    def _tensors(self) -> list[Tensor]:
+        return self.torch.param_groups[0]["params"]
+
+
+class TorchOptimiser:
+    """Any of torch's optimisers, or one like them: one for each network, on parameters in their own shapes."""
+
+    def __init__(self, stack: Stack, plan: Plan):
+        kind = getattr(torch.optim, plan.optimizer) if isinstance(plan.optimizer, str) else plan.optimizer
+        self.stack = stack
+        self.rows = self._shaped(stack.theta_NRP)
+        self.torchs = [kind(row, lr=plan.lr, **dict(plan.optimizer_options)) for row in self.rows]
+
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+        one_piece = self.stack.in_one_piece
+        of_rows = self._shaped(gradients[0]) if one_piece else self.stack.by_network(gradients)
+        lr = now.lr.item()
+        for torchs, row, of_row, live in zip(
+            self.torchs, self.rows, of_rows, live_NR.flatten().tolist(), strict=True
+        ):
+            if live:
+                for p, gradient in zip(row, of_row, strict=True):
+                    p.grad = gradient
+                for group in torchs.param_groups:
+                    group["lr"] = lr
+                torchs.step()
+
+    def state(self) -> dict[str, Tensor]:
+        raise NotImplementedError("only RobustClassifier takes such optimisers, and it writes no checkpoints")
+
+    def load(self, saved: Tensors) -> None:
+        raise NotImplementedError("only RobustClassifier takes such optimisers, and it writes no checkpoints")
+
+    def _shaped(self, of_NRP: Tensor) -> list[list[Tensor]]:
+        """What is laid out as theta_NRP, as views in the shapes of the parameters, a list for each network."""
+        return [list(self.stack._split(row_P).values()) for row_P in of_NRP.detach().flatten(0, 1)]
+
 
 class MaskedOptimiser:
     """The same on theta_NRP as one tensor; all that changes is a tensor, so nothing waits for the device."""
@@ -118,6 +193,13 @@ class MaskedOptimiser:
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
         self.move(gradients, live_NR[..., None], *self.pace(live_NR[..., None], now))
+
+    def state(self) -> dict[str, Tensor]:
+        moments = {"mean": self.mean_NRP, "square": self.square_NRP, "steps": self.steps_NR1}
+        return {name: t for name, t in moments.items() if t is not None}
+
+    def load(self, saved: Tensors) -> None:
+        fill(self.state(), saved)
 
     def _pace(self, live_NR1: Tensor, now: Now) -> tuple[Tensor, ...]:
         """Adam's rates of moving its two means and the weights, and its scale; 0 for those who sit out."""

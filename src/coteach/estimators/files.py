@@ -1,46 +1,116 @@
 """A classifier's file: weights as safetensors, all else as JSON in its header. Nothing is pickled."""
 
 import json
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
+
+from coteach.estimators.modules import checked_network
+from coteach.estimators.training import global_state_kept
+from coteach.labels.estimate import NoiseEstimate
+from coteach.methods import METHODS
+from coteach.networks.weights import take_weights, weights_of
+from coteach.runs.experiment import pythons_own
+
+if TYPE_CHECKING:
+    from coteach.estimators.classifier import RobustClassifier
+
+PLAIN = ("n_features_in_", "sample_shape_", "noise_rate_", "method_", "history_", "best_epoch_")  # as JSON
+ARRAYS = ("mean_", "scale_", "label_quality_", "kept_share_")
+LABELS = ("given_labels_", "suggested_labels_")  # as numbers of classes
 
 
-def write_file(path: str | Path, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def write(clf: "RobustClassifier", path: str | Path) -> None:
+    params = {name: pythons_own(value) for name, value in clf.get_params(deep=False).items()}
+    own_module = not (clf.module is None or isinstance(clf.module, str))
+    if own_module:
+        params["module"] = None
+    if isinstance(clf.random_state, np.random.RandomState):
+        params["random_state"] = None
+    if isinstance(clf.optimizer, type):
+        params["optimizer"] = clf.optimizer.__name__
+    estimate = clf.noise_estimate_
+    facts = {
+        "params": params,
+        "own_module": own_module,
+        "classes": clf.classes_.tolist(),
+        "classes_dtype": clf.classes_.dtype.str,
+        "feature_names": clf.feature_names_in_.tolist() if hasattr(clf, "feature_names_in_") else None,
+        "noise_estimate": None if estimate is None else {k: plainly(v) for k, v in asdict(estimate).items()},
+        **{name: getattr(clf, name) for name in PLAIN},
+    }
+    arrays = {name: getattr(clf, name) for name in ARRAYS}
+    arrays |= {name: np.searchsorted(clf.classes_, getattr(clf, name)) for name in LABELS}
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     try:
         header = json.dumps(facts)
     except TypeError as error:
         raise ValueError(f"the classifier cannot be written as JSON ({error}): use plain values.") from error
-    save_file(tensors, path, {"coteach": header})
+    save_file(tensors | weights_of(clf.networks_), path, {"coteach": header})
 
 
-def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "RobustClassifier":
+    facts, tensors = header_and_tensors(path)
+    try:
+        if facts["own_module"] != (module is not None):
+            said = "needs" if facts["own_module"] else "has no use for"
+            raise ValueError(f"{path} {said} a module: give the one it was trained with, and only then.")
+        clf = kind(**facts["params"] | {"module": module or facts["params"]["module"]})
+        clf.classes_ = np.array(facts["classes"], dtype=np.dtype(facts["classes_dtype"]))
+        for name in PLAIN:
+            setattr(clf, name, facts[name])
+        for name in ARRAYS:
+            setattr(clf, name, tensors.pop(name).numpy())
+        for name in LABELS:
+            setattr(clf, name, clf.classes_[tensors.pop(name).numpy()])
+        clf.sample_shape_ = tuple(clf.sample_shape_)
+        clf.noise_estimate_ = estimate_from(facts["noise_estimate"])
+        if facts["feature_names"] is not None:
+            names = np.array(facts["feature_names"], dtype=object)
+            clf.feature_names_in_ = names  # pyrefly: ignore[missing-attribute]
+        n_networks = METHODS[clf.method_].networks
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(not_ours(path)) from error
+    options, shape = clf._routed("module__"), clf.sample_shape_
+    with global_state_kept("cpu"):
+        clf.networks_ = [checked_network(clf.module, options, shape, len(clf.classes_)) for _ in range(n_networks)]
+    take_weights(clf.networks_, tensors, path)
+    return clf
+
+
+def header_and_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, "pt") as file:
             facts = json.loads(file.metadata()["coteach"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
-    except (SafetensorError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} was not written by RobustClassifier.save: give the path of one.") from error
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(not_ours(path)) from error
     return facts, tensors
 
 
-def weights_of(networks: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """Every tensor under the number of its network, in memory of its own."""
-    return {
-        f"{n}.{name}": value.detach().contiguous().clone()
-        for n, network in enumerate(networks)
-        for name, value in network.state_dict().items()
-    }
+def not_ours(path: str | Path) -> str:
+    return f"{path} was not written by RobustClassifier.save: give the path of one."
 
 
-def take_weights(networks: Sequence[nn.Module], tensors: dict[str, Tensor], path: str | Path) -> None:
-    for n, network in enumerate(networks):
-        mine = {k.removeprefix(f"{n}."): v for k, v in tensors.items() if k.startswith(f"{n}.")}
-        try:
-            network.load_state_dict(mine)
-        except RuntimeError as error:
-            raise ValueError(f"the weights in {path} do not fit the module: give its own.") from error
+def plainly(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def estimate_from(fields: dict[str, Any] | None) -> NoiseEstimate | None:
+    if fields is None:
+        return None
+    low, high = fields["interval"]
+    return NoiseEstimate(
+        fields["rate"],
+        (low, high),
+        np.array(fields["per_class"]),
+        np.array(fields["matrix"]),
+        fields["n"],
+        tuple((rate, accuracy) for rate, accuracy in fields["tried"]),
+    )

@@ -1,10 +1,21 @@
-"""What a user hands in as samples, as arrays that networks can take."""
+"""What a user hands in as samples: arrays of numbers, or samples that are read when they are needed. M samples."""
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+
+from coteach.data.features import check_finite
+from coteach.data.samples import Items, Samples
+
+ARRAYS = (list, tuple, dict, str, bytes)
+OF_ARRAYS = ("shape", "__array__", "__dataframe__")  # what arrays and frames have, and data sets have not
+AT_ONCE = 1024  # samples that are read together
 
 
 def on_host(values: Any) -> Any:
@@ -27,3 +38,143 @@ def channels_first(x: np.ndarray) -> np.ndarray:
     if x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4):
         return x.transpose(0, 3, 1, 2)
     return x
+
+
+# ---- map-style data sets --------------------------------------------------------------------------------------
+
+
+def is_map_style(X: Any) -> bool:
+    """Whether it is a data set in torch's sense, with a length and an index, and not an array."""
+    if isinstance(X, (TorchDataset, Samples)):
+        return True
+    indexed = hasattr(X, "__len__") and hasattr(X, "__getitem__") and not isinstance(X, ARRAYS)
+    return indexed and not any(hasattr(X, name) for name in OF_ARRAYS)
+
+
+def taken(X: Any, stream: bool, verbose: int, wants_labels: bool) -> tuple[Any, list | None]:
+    """Arrays as they are; a data set read into an array, or with `stream` as Samples; and its labels if wanted."""
+    if stream and (is_map_style(X) or isinstance(X, np.ndarray)):
+        items = Items(X)
+        return items, items.labels() if wants_labels and items.per_item else None
+    if not is_map_style(X):
+        return dense(X), None
+    remembering = Remembering(X)
+    x = in_memory(Items(remembering), verbose)
+    return x, remembering.all_labels() if wants_labels else None
+
+
+class Remembering:
+    """A data set that keeps the labels of the samples that were asked for, so that each is read only once."""
+
+    def __init__(self, data: Any):
+        self.data, self.labels = data, {}
+        if not hasattr(data, "__len__"):
+            raise ValueError("the data set has no length: make a list of its samples, or arrays.")
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, i: int) -> Any:
+        item = self.data[i]
+        if isinstance(item, tuple) and len(item) > 1:
+            self.labels[i] = item[1].item() if getattr(item[1], "ndim", None) == 0 else item[1]
+        return item
+
+    def all_labels(self) -> list:
+        missing = next((i for i in range(len(self)) if i not in self.labels), None)
+        if missing is not None:
+            raise ValueError(f"sample {missing} has no label: let the data set give (x, y), or hand in y.")
+        return [self.labels[i] for i in range(len(self))]
+
+
+def in_memory(samples: Samples, verbose: int) -> np.ndarray:
+    """All of them, with a bar when there is one to be shown."""
+    n_bytes = samples.shape.numel() * max(samples.dtype.itemsize, 4)  # float32 is what they become
+    if n_bytes > memory() / 3:  # as read, as scaled, and on the way from one to the other
+        raise ValueError(f"the data set takes {n_bytes / 1e9:.0f} GB, which do not fit: set stream=True.")
+    x_M = torch.empty(samples.shape, dtype=samples.dtype)
+    with bar(verbose, "reading", len(samples)) as advance:
+        for index_B in pieces(len(samples)):
+            x_M[index_B[0] : index_B[-1] + 1] = samples.fetch(index_B)
+            advance(len(index_B))
+    return x_M.numpy()
+
+
+def memory() -> float:
+    """Bytes of this machine, where it says so."""
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
+        return float("inf")
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def pieces(n: int) -> list[np.ndarray]:
+    return [np.arange(i, min(i + AT_ONCE, n)) for i in range(0, n, AT_ONCE)]
+
+
+# ---- one scale for all features -------------------------------------------------------------------------------
+
+
+def scale_of(x: np.ndarray | Samples) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each feature or channel; 1 for constants, which are left alone."""
+    count, mean, squares = 0, np.zeros(1), np.zeros(1)
+    with np.errstate(over="ignore", invalid="ignore"):  # told below
+        for part in as_arrays(x):
+            axes = (0, *range(2, part.ndim))
+            n = part.size // part.shape[1]
+            part_mean = part.mean(axes, dtype=np.float64, keepdims=True)[0]
+            part_squares = part.var(axes, dtype=np.float64, keepdims=True)[0] * n
+            apart = part_mean - mean
+            squares = squares + part_squares + apart**2 * (count * n / (count + n))
+            mean = mean + apart * (n / (count + n))
+            count += n
+        scale = np.sqrt(squares / count)
+    if not np.isfinite(scale).all():
+        raise ValueError("X has numbers whose squares are beyond float64: divide them by their scale first.")
+    constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean)
+    return mean, np.where(constant, 1, scale)
+
+
+def as_arrays(x: np.ndarray | Samples) -> Iterator[np.ndarray]:
+    if isinstance(x, np.ndarray):
+        yield x
+    else:
+        for index_B in pieces(len(x)):
+            yield channels_first(x.fetch(index_B).numpy())
+
+
+def scaled(x: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> Tensor:
+    with np.errstate(over="ignore"):  # told below
+        x_M = torch.from_numpy(((x - mean) / scale).astype(np.float32, order="C"))
+    check_finite(x_M, "")
+    return x_M
+
+
+class Scaled(Samples):
+    """Samples that are scaled, and their channels put first, when they are read."""
+
+    def __init__(self, samples: Samples, mean: np.ndarray, scale: np.ndarray):
+        self.samples, self.mean, self.scale = samples, mean, scale
+        self.shape = torch.Size([len(samples), *one_shape(samples)])
+        self.dtype, self.per_item = torch.float32, samples.per_item
+
+    def fetch(self, index_B: np.ndarray) -> Tensor:
+        return scaled(channels_first(self.samples.fetch(index_B).numpy()), self.mean, self.scale)
+
+
+def one_shape(x: np.ndarray | Samples) -> tuple[int, ...]:
+    """Of a sample as the networks take it."""
+    return channels_first(np.empty((0, *x.shape[1:]))).shape[1:]
+
+
+@contextmanager
+def bar(verbose: int, what: str, total: int) -> Iterator[Callable[..., None]]:
+    """`advance(n, note)`, which shows it if there is to be anything to see."""
+    if not verbose:
+        yield lambda n=1, note="": None
+        return
+    from coteach.report.screen import progress_bars
+
+    with progress_bars() as bars:
+        task = bars.add_task(what, total=total, note="")
+        yield lambda n=1, note="": bars.update(task, advance=n, note=note)

@@ -3,25 +3,22 @@
 It needs probabilities of networks that have not seen the label they are asked about. M samples, C classes.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from coteach.augment import Augment
 from coteach.checks import check_labels, check_same_length
-from coteach.engine import PLAINLY, Engine
-from coteach.methods import METHODS
-from coteach.plan import Plan
-from coteach.train import Epoch, Problem, fit, posteriors
+from coteach.labels.folds import SMALLEST, deal_folds, out_of_sample
 
-SMALLEST = 1e-6  # probability, so that a logarithm is finite; float32 softmax knows nothing finer of 1 - p
+__all__ = ["NoiseEstimate", "deal_folds", "estimate_noise", "out_of_sample"]
+
 SHARPNESS = 2.0 ** np.arange(-2, 8.5, 0.5)  # from nearly even odds to certainty; the likelihood takes one
 ROUND_OFF = 1e-9  # a likelihood that is better by less is no better
 Z_95 = 1.96
+LEAST_COUNTED = 100  # of each group on average: a standard error of 0.05 in a row of the matrix
+SURELY = 3.0  # standard errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +37,8 @@ class NoiseEstimate:
         Row i: how the samples of true class i are labelled; the unit row for a class without samples.
     n : int
         Labels looked at.
+    tried : tuple of (float, float)
+        Rates that were tried out, each with its accuracy on noisy validation labels; empty if none were.
     """
 
     rate: float
@@ -47,6 +46,7 @@ class NoiseEstimate:
     per_class: np.ndarray
     matrix: np.ndarray
     n: int
+    tried: tuple[tuple[float, float], ...] = ()
 
 
 def estimate_noise(probabilities: Any, labels: Any) -> NoiseEstimate:
@@ -54,8 +54,8 @@ def estimate_noise(probabilities: Any, labels: Any) -> NoiseEstimate:
 
     Samples are grouped by what the network says about them, which is not the same as by its first choice: if
     nearly half of all fours are called five, a four is known by its probability being shared between 4 and 5.
-    In the surer half of each group, where nearly every sample is of one true class, the given labels are
-    counted: a row of the transition matrix. For the other half it is weighed, sample by sample, how much the
+    Among the surest of each group, of which nearly every one is of one true class, the given labels are
+    counted: a row of the transition matrix. For the others it is weighed, sample by sample, how much the
     given label owes to such flips and how much to the network not knowing; how sure the network may be
     believed to be is what makes the given labels most likely.
 
@@ -69,27 +69,29 @@ def estimate_noise(probabilities: Any, labels: Any) -> NoiseEstimate:
     Notes
     -----
     No data can tell noise that calls most of a class by another name, or wrong labels that depend on how a
-    sample looks; and where true classes overlap, labels that had to be guessed count as half wrong.
+    sample looks; and where true classes overlap, labels that had to be guessed count as half wrong. A network
+    that knows little, as small ones do of photographs, leads to a rate that is too high: what it gets wrong even
+    where it is surest cannot be told from wrong labels.
     """
     p_MC = _check_probabilities(probabilities)
     n, n_classes = p_MC.shape
     labels_M = check_labels(labels, n_classes)
     check_same_length(p_MC, labels_M)
     score_MC = nearness_to_groups(p_MC)
-    group_M, sure_M = score_MC.argmax(1), surer_half(score_MC)
+    group_M, sure_M = score_MC.argmax(1), surest(score_MC, labels_M)
     counts_CC = count_given(group_M[sure_M], labels_M[sure_M], n_classes)
     true_MC = np.eye(n_classes)[group_M]
     if not sure_M.all():
         true_MC[~sure_M] = weigh(score_MC[~sure_M], counts_CC, labels_M[~sure_M])
     wrong_M = 1 - true_MC[np.arange(n), labels_M]
     rate = float(np.clip(wrong_M.mean(), 0, 1))
-    where_sure = float(1 - _rows(counts_CC).diagonal()[group_M].mean())
+    where_sure = float(1 - per_row(counts_CC).diagonal()[group_M].mean())
     given_MC = np.eye(n_classes)[labels_M]
     return NoiseEstimate(
         rate,
-        _interval(rate, where_sure, float((group_M != labels_M).mean()), n),
+        interval_of(rate, [where_sure, float((group_M != labels_M).mean())], int(sure_M.sum())),
         np.clip(wrong_M @ given_MC / np.maximum(given_MC.sum(0), 1), 0, 1),
-        _rows(true_MC.T @ given_MC),
+        per_row(true_MC.T @ given_MC),
         n,
     )
 
@@ -114,20 +116,42 @@ def nearness_to_groups(p_MC: np.ndarray, most_rounds: int = 100) -> np.ndarray:
     return score_MC
 
 
-def surer_half(score_MC: np.ndarray) -> np.ndarray:
-    """Marks the half of each group that is farther from the second nearest group (M).
+def surest(score_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
+    """Marks those of each group that are farthest from the second nearest group (M): half of it, or less.
 
-    It was found without the sample's own label, so among the sure ones the share of wrong labels is that of the
-    whole class. A smaller part would hold fewer samples of other classes, but leave fewer to count: half is a
-    choice, not tuned.
+    They are found without the sample's own label, so among them the share of wrong labels is that of the whole
+    class. If it is larger among the less sure of them, by more than chance, some there are of other classes, as
+    with a network that knows little: then only the surer half is taken, and so on while enough are left to count.
     """
     group_M = score_MC.argmax(1)
+    place_M = places(score_MC)
+    differs_M, share = group_M != labels_M, 0.5
+    while (inner_M := place_M <= share / 2).sum() >= LEAST_COUNTED * len(np.unique(group_M)):
+        outer_M = (place_M <= share) & ~inner_M
+        if not outer_M.any() or excess(differs_M[outer_M], differs_M[inner_M]) <= SURELY:
+            break
+        share /= 2
+    return place_M <= share
+
+
+def places(score_MC: np.ndarray) -> np.ndarray:
+    """Where each sample stands in its group, from 0 (surest) to 1 (M); the equally sure stand together."""
+    group_M = score_MC.argmax(1)
     second_M, first_M = np.partition(score_MC, -2, axis=1)[:, -2:].T
-    margin_M = first_M - second_M
-    median_C = np.zeros(score_MC.shape[1])
+    doubt_M = second_M - first_M
+    place_M = np.empty(len(score_MC))
     for c in np.unique(group_M):
-        median_C[c] = np.median(margin_M[group_M == c])
-    return margin_M >= median_C[group_M]
+        mine_M = group_M == c
+        surer = np.searchsorted(np.sort(doubt_M[mine_M]), doubt_M[mine_M])
+        place_M[mine_M] = (surer + 0.5) / mine_M.sum()
+    return place_M
+
+
+def excess(one: np.ndarray, other: np.ndarray) -> float:
+    """By how many standard errors the share of true ones in one set exceeds that in another."""
+    both = np.concatenate([one, other]).mean()
+    error = np.sqrt(both * (1 - both) * (1 / len(one) + 1 / len(other)))
+    return float((one.mean() - other.mean()) / error) if error else 0.0
 
 
 def count_given(group_M: np.ndarray, labels_M: np.ndarray, n_classes: int) -> np.ndarray:
@@ -139,11 +163,11 @@ def count_given(group_M: np.ndarray, labels_M: np.ndarray, n_classes: int) -> np
 
 def weigh(score_MC: np.ndarray, counts_CC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
     """Probability of each true class once the given label is known (MC)."""
-    matrix_CC = _rows(counts_CC + 1 / len(counts_CC))  # one more label a row, spread evenly: a few prove no zero
+    matrix_CC = per_row(counts_CC + 1 / len(counts_CC))  # one more label a row, spread evenly: a few prove no zero
     flip_MC = matrix_CC[:, labels_M].T
     most_likely, true_MC = -np.inf, score_MC
     for sharpness in SHARPNESS:
-        joint_MC = _softmax(sharpness * score_MC) * flip_MC
+        joint_MC = softmax(sharpness * score_MC) * flip_MC
         evidence_M = joint_MC.sum(1)
         likelihood = np.log(evidence_M).mean()
         if likelihood > most_likely + ROUND_OFF:
@@ -151,23 +175,23 @@ def weigh(score_MC: np.ndarray, counts_CC: np.ndarray, labels_M: np.ndarray) -> 
     return true_MC
 
 
-def _interval(rate: float, where_sure: float, disagreement: float, n: int) -> tuple[float, float]:
+def interval_of(rate: float, readings: Sequence[float], n: int) -> tuple[float, float]:
     """Chance in who was mislabelled, and that nobody knows where between its other readings the rate lies.
 
-    One counts where the network is sure only, one takes every mistake of the network for a wrong label. More
+    One may count where the network is sure only, one takes every mistake of the network for a wrong label. More
     samples do not bring them together, a better network does. A uniform distribution has a variance of width²/12.
     """
-    width = max(rate, where_sure, disagreement) - min(rate, where_sure, disagreement)
+    width = max(rate, *readings) - min(rate, *readings)
     reach = Z_95 * float(np.sqrt(max(rate * (1 - rate), 1 / n) / n + width**2 / 12))
     return max(rate - reach, 0.0), min(rate + reach, 1.0)
 
 
-def _rows(counts_CC: np.ndarray) -> np.ndarray:
+def per_row(counts_CC: np.ndarray) -> np.ndarray:
     total_C1 = counts_CC.sum(1, keepdims=True)
     return np.where(total_C1 > 0, counts_CC / np.where(total_C1 > 0, total_C1, 1), np.eye(len(counts_CC)))
 
 
-def _softmax(score_MC: np.ndarray) -> np.ndarray:
+def softmax(score_MC: np.ndarray) -> np.ndarray:
     weight_MC = np.exp(score_MC - score_MC.max(1, keepdims=True))
     return weight_MC / weight_MC.sum(1, keepdims=True)
 
@@ -179,69 +203,3 @@ def _check_probabilities(probabilities: Any) -> np.ndarray:
     if not np.isfinite(p_MC).all() or (p_MC < 0).any() or (np.abs(p_MC.sum(1) - 1) > 1e-3).any():
         raise ValueError("probabilities must be ≥ 0 and sum to 1 in each row: apply softmax to logits first.")
     return p_MC
-
-
-def out_of_sample(
-    x_M: Tensor,
-    y_M: Tensor,
-    n_classes: int,
-    build: Callable[[], nn.Module],
-    plan: Plan,
-    *,
-    folds: int = 5,
-    seed: int = 0,
-    engine: Engine = PLAINLY,
-    augment: Augment | None = None,
-) -> np.ndarray:
-    """Probabilities p_MC of every sample, by networks that were trained on the other folds.
-
-    Trained on all labels as given (method "standard"). Of each fold's epochs the one counts that predicts its
-    held-out labels best, before wrong labels are learnt by heart: those are noisy too, but no network that
-    knows a true class predicts them worse for it.
-
-    Parameters
-    ----------
-    x_M, y_M : tensors
-        Samples and given labels on the device where the training is to run.
-    plan : Plan
-        Its epochs are the most that are tried.
-    """
-    labels_M = check_labels(y_M, n_classes)
-    if not 2 <= folds <= len(labels_M):
-        raise ValueError(f"folds is {folds} with {len(labels_M)} samples: give from 2 to {len(labels_M)}.")
-    fold_M = torch.from_numpy(deal_folds(labels_M, folds, seed)).to(y_M.device)
-    p_MC = np.zeros((len(labels_M), n_classes))
-    for fold in range(folds):
-        learnt, held_out = (fold_M != fold).nonzero()[:, 0], (fold_M == fold).nonzero()[:, 0]
-        x, y = x_M[learnt], y_M[learnt]
-        problem = Problem.unchecked(x, x[:1], y, n_classes, 0.0, seed, augment)
-        best = BestEpoch(x_M[held_out], y_M[held_out])
-        fit(problem, METHODS["standard"], plan, build, engine=engine, on_epoch=best)
-        if not len(best.p_BC):
-            raise ValueError("the loss on held-out samples is finite in no epoch: lower the plan's lr.")
-        p_MC[held_out.cpu().numpy()] = best.p_BC.double().cpu().numpy()
-    return p_MC / p_MC.sum(1, keepdims=True)
-
-
-def deal_folds(labels_M: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """The fold of each sample (M): at random, but with as many of each given class in one as in another."""
-    shuffled = np.random.default_rng(seed).permutation(len(labels_M))
-    by_class = shuffled[np.argsort(labels_M[shuffled], kind="stable")]
-    fold_M = np.empty(len(labels_M), dtype=np.int64)
-    fold_M[by_class] = np.arange(len(labels_M)) % folds
-    return fold_M
-
-
-class BestEpoch:
-    """Keeps the probabilities p_BC of the epoch with the least mean loss on held-out samples."""
-
-    def __init__(self, x_B: Tensor, y_B: Tensor):
-        self.x_B, self.y_B = x_B, y_B
-        self.loss, self.p_BC = float("inf"), torch.empty(0)
-
-    def __call__(self, epoch: Epoch) -> None:
-        training = epoch.training
-        p_BC = posteriors(replace(training, problem=replace(training.problem, x_M=self.x_B)))[0, 0]
-        loss = -p_BC.gather(1, self.y_B[:, None]).clamp(min=SMALLEST).log().mean().item()
-        if loss < self.loss:
-            self.loss, self.p_BC = loss, p_BC

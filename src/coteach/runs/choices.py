@@ -31,6 +31,7 @@ def choose_engine(
 ) -> Engine:
     """The engine of a group of `networks` in all, that is N × R."""
     on_gpu = device.startswith("cuda")
+    captured = on_gpu and plan.capturable
     if experiment.compile == "yes" and not on_gpu:
         raise ValueError("compile is yes, but on a CPU it makes steps slower: leave --compile out.")
     if METHODS[experiment.method].in_rounds:
@@ -38,7 +39,7 @@ def choose_engine(
             raise ValueError(
                 f"{experiment.method} can be neither batched nor compiled: leave --stack and --compile out."
             )
-        return Engine(batched=False, precision=choose_precision(experiment, network, on_gpu), captured=on_gpu)
+        return Engine(batched=False, precision=choose_precision(experiment, network, on_gpu), captured=captured)
     batched = {"auto": goes_batched(network, networks, plan, on_gpu), "batched": True, "loop": False}
     steps = plan.epochs * max(1, samples // plan.batch_size)
     pays = on_gpu and steps >= MANY_STEPS and not experiment.deterministic and can_compile()
@@ -46,7 +47,7 @@ def choose_engine(
         batched=batched[experiment.stack],
         precision=choose_precision(experiment, network, on_gpu),
         compiled={"auto": pays, "yes": True, "no": False}[experiment.compile],
-        captured=on_gpu,
+        captured=captured,
     )
 
 

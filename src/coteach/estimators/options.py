@@ -1,0 +1,79 @@
+"""Parameters of a classifier: what is wrong with them, and the plan of a training that they make."""
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from coteach.estimators.optimisers import check_options, plan_fields
+from coteach.fidelity import parse
+from coteach.methods import METHODS
+from coteach.names import LOSSES, check_name
+from coteach.plan import Plan
+from coteach.runs.experiment import is_whole
+
+# These two need what `fit` is not told: the true flip matrix, and rounds over images of no class.
+ELSEWHERE = ("f_correction_known", "iterative")
+LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
+MAY_BE_NONE = ("batch_size", "warmup", "ramp")
+STEPS_OF_AN_EPOCH = 16  # at least, for few samples
+SMALLEST_BATCH = 8
+
+
+def check_arguments(params: Mapping[str, Any], optimizer_options: dict[str, Any]) -> None:
+    """One sentence for the first that is wrong."""
+    check_name("method", params["method"], [name for name in METHODS if name not in ELSEWHERE])
+    if params["loss"] is not None:
+        check_name("loss", params["loss"], LOSSES)
+    for name, least in LEAST.items():
+        value = params[name]
+        if not (value is None and name in MAY_BE_NONE) and not (is_whole(value) and value >= least):
+            raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
+    rate = params["noise_rate"]
+    if not (isinstance(rate, Real) and 0 <= float(rate) < 1) and not (isinstance(rate, str) and rate == "auto"):
+        raise ValueError(f"noise_rate is {rate!r}: give 'auto', or a share below 1 such as 0.2.")
+    lr, share = params["lr"], params["validation_fraction"]
+    if not (isinstance(lr, Real) and 0 < float(lr) < math.inf):
+        raise ValueError(f"lr is {lr!r}: give a learning rate above 0, such as 0.001.")
+    if not (isinstance(share, Real) and 0 < float(share) < 1):
+        raise ValueError(f"validation_fraction is {share!r}: give a share between 0 and 1, such as 0.1.")
+    check_options(params["optimizer"], optimizer_options)
+    if str(params["device"]).startswith("mps"):
+        raise ValueError("device is mps, but rates are computed in float64, which MPS lacks: take cpu, or auto.")
+
+
+def check_views(method: str, shape: tuple[int, ...]) -> None:
+    if METHODS[method].views and shape[-1] < METHODS[method].networks:
+        raise ValueError(f"{method} halves the last axis of a sample, which has only 1 feature(s): change method.")
+
+
+def plan_of(params: Mapping[str, Any], optimizer_options: dict[str, Any], samples: int) -> Plan:
+    """The plan for so many samples to learn from."""
+    epochs, warmup, ramp = params["epochs"], params["warmup"], params["ramp"]
+    few = max(SMALLEST_BATCH, samples // STEPS_OF_AN_EPOCH)
+    return Plan(
+        epochs=epochs,
+        batch_size=min(params["batch_size"] or min(128, few), samples),
+        warmup=usual_warmup(params["method"], epochs) if warmup is None else warmup,
+        ramp=min(10, max(1, epochs // 2)) if ramp is None else ramp,
+        lr=params["lr"],
+        keep_per_class=bool(params["keep_per_class"]),
+        decay_start=max(1, 2 * epochs // 5),
+        loss=params["loss"],
+        fidelity=parse("paper+lr_above_zero"),  # so that the last epoch is not in vain
+        **plan_fields(params["optimizer"], optimizer_options),
+    )
+
+
+def usual_warmup(method: str, epochs: int) -> int:
+    """A fifth; three quarters in Co-training, which drifts from the labels once it learns from its own."""
+    return max(1, 3 * epochs // 4 if METHODS[method].views else epochs // 5)
+
+
+def seed_of(random_state: Any) -> int:
+    if random_state is None:  # not NumPy's global generator, which is not ours to change
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

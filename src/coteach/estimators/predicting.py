@@ -1,0 +1,119 @@
+"""From samples as a user hands them in to what the networks say of them.
+
+N networks, M samples, C classes.
+"""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    check_is_fitted,
+    validate_data,  # pyrefly: ignore[missing-module-attribute]
+)
+from torch import Tensor, nn
+
+from coteach.checks import check_same_length
+from coteach.data.samples import Samples
+from coteach.engine.batches import half_views, same_view
+from coteach.engine.stream import Stream, chunks, put_away
+from coteach.estimators.samples import Scaled, channels_first, on_host, one_shape, scaled, taken
+from coteach.estimators.training import Validation
+from coteach.methods import METHODS
+from coteach.runs.setup import chosen_device
+
+NUMBERS = {"allow_nd": True, "dtype": [np.float64, np.float32, np.uint8]}
+AT_ONCE = 2**22  # numbers of the samples that are predicted together
+
+
+class Predicting(BaseEstimator):
+    """The part of a classifier that looks at samples."""
+
+    device: str
+    stream: bool
+    verbose: int
+    classes_: np.ndarray
+    networks_: list[nn.Module]
+    sample_shape_: tuple[int, ...]
+    method_: str
+    mean_: np.ndarray
+    scale_: np.ndarray
+
+    # ---- predict ----------------------------------------------------------------------------------------------
+
+    def networks_proba(self, X: Any) -> np.ndarray:
+        """Each network's softmax, of shape (N, M, C), the classes in the order of `classes_`."""
+        check_is_fitted(self, "networks_")
+        device = chosen_device(self.device)
+        x, _ = self._taken(X)
+        x_M = x if isinstance(x, Tensor) else Stream(x, device)
+        view = half_views if METHODS[self.method_].views else same_view
+        modules = [m if device == "cpu" else copy.deepcopy(m).to(device) for m in self.networks_]
+        pieces = []
+        with put_away(x_M), torch.no_grad():
+            for x_B in chunks(x_M, len(x_M), max(1, AT_ONCE // math.prod(self.sample_shape_))):
+                x_NB = view(x_B.to(device)[None], len(modules))[:, 0]
+                p_NBC = torch.stack([m(x).double().softmax(-1) for m, x in zip(modules, x_NB, strict=True)])
+                pieces.append(p_NBC.float().cpu())
+        return torch.cat(pieces, 1).numpy()
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The networks' mean softmax, of shape (M, C) in the order of `classes_`."""
+        return self.networks_proba(X).mean(0)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class with the highest mean probability, of shape (M,)."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    # ---- samples as the networks take them --------------------------------------------------------------------
+
+    def inputs(self, X: Any) -> Tensor:
+        """X as the networks take it: standardised float32 of shape (M, F) or (M, channels, H, W)."""
+        check_is_fitted(self, "networks_")
+        x, _ = self._taken(X)
+        return x if isinstance(x, Tensor) else x.fetch(np.arange(len(x)))
+
+    def _taken(self, X: Any, wants_labels: bool = False) -> tuple[Tensor | Samples, list | None]:
+        x, labels = taken(X, self.stream, self.verbose, wants_labels)
+        if not isinstance(x, Samples):
+            x = channels_first(validate_data(self, x, reset=False, **NUMBERS))
+        if one_shape(x) != self.sample_shape_:
+            raise ValueError(f"samples have shape {one_shape(x)} but those of fit had {self.sample_shape_}.")
+        return self._scaled(x), labels
+
+    def _scaled(self, x: np.ndarray | Samples) -> Tensor | Samples:
+        known = self.mean_, self.scale_
+        return Scaled(x, *known) if isinstance(x, Samples) else scaled(x, *known)
+
+    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray | Samples, np.ndarray]:
+        x, labels = taken(X, self.stream, self.verbose, wants_labels=y is None)
+        y = labels if y is None else on_host(y)
+        if isinstance(x, Samples):
+            y = validate_data(self, y=y)
+            check_same_length(x, y)
+            self.n_features_in_ = x.shape[1]
+        else:
+            x, y = validate_data(self, x, y, **NUMBERS)
+            x = channels_first(x)
+        check_classification_targets(y)
+        return x, y
+
+    def _validation(self, data: Any, clean: bool) -> Validation | None:
+        if data is None:
+            if clean:
+                raise ValueError("validation_is_clean goes with validation_data: give both, or neither.")
+            return None
+        X, y = data if isinstance(data, (tuple, list)) and len(data) == 2 else (data, None)
+        x, labels = self._taken(X, wants_labels=y is None)
+        y = np.asarray(labels if y is None else on_host(y))
+        check_same_length(x, y, "validation ")
+        known = set(self.classes_.tolist())
+        for label in y.tolist():
+            if label not in known:
+                raise ValueError(f"the validation label {label!r} is none of the training labels: leave it out.")
+        return Validation(x, np.searchsorted(self.classes_, y), bool(clean))

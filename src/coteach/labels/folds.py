@@ -1,0 +1,135 @@
+"""Probabilities of networks that have not seen the label they are asked about. M samples, V others, C classes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from coteach.augment import Augment
+from coteach.checks import check_labels
+from coteach.data.samples import Samples
+from coteach.engine import PLAINLY, Engine
+from coteach.engine.stream import Stream, put_away
+from coteach.methods import METHODS
+from coteach.plan import Plan
+from coteach.train import Epoch, Problem, Training, fit, posteriors
+
+SMALLEST = 1e-6  # probability, so that a logarithm is finite; float32 softmax knows nothing finer of 1 - p
+
+
+def out_of_sample(
+    x_M: Tensor | Stream,
+    y_M: Tensor,
+    n_classes: int,
+    build: Callable[[], nn.Module],
+    plan: Plan,
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    engine: Engine = PLAINLY,
+    augment: Augment | None = None,
+) -> np.ndarray:
+    """Probabilities p_MC of every sample, by networks that were trained on the other folds.
+
+    Trained on all labels as given (method "standard"). Of each fold's epochs the one counts that predicts its
+    held-out labels best, before wrong labels are learnt by heart: those are noisy too, but no network that
+    knows a true class predicts them worse for it.
+
+    Parameters
+    ----------
+    x_M, y_M : tensors
+        Samples and given labels on the device where the training is to run.
+    plan : Plan
+        Its epochs are the most that are tried.
+    """
+    return of_folds(x_M, y_M, n_classes, build, plan, None, folds, seed, engine, augment)[0]
+
+
+def of_folds(
+    x_M: Tensor | Stream,
+    y_M: Tensor,
+    n_classes: int,
+    build: Callable[[], nn.Module],
+    plan: Plan,
+    x_V: Tensor | Stream | None,
+    folds: int,
+    seed: int,
+    engine: Engine,
+    augment: Augment | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """p_MC as `out_of_sample`; and what each fold's network says about the other samples x_V (folds × V × C)."""
+    labels_M = check_labels(y_M, n_classes)
+    if not 2 <= folds <= len(labels_M):
+        raise ValueError(f"folds is {folds} with {len(labels_M)} samples: give from 2 to {len(labels_M)}.")
+    fold_M = torch.from_numpy(deal_folds(labels_M, folds, seed)).to(y_M.device)
+    p_MC, others = np.zeros((len(labels_M), n_classes)), []
+    for fold in range(folds):
+        learnt, held_out = (fold_M != fold).nonzero()[:, 0], (fold_M == fold).nonzero()[:, 0]
+        x, y = part(x_M, learnt), y_M[learnt]
+        problem = Problem.unchecked(x, first_of(x), y, n_classes, 0.0, seed, augment)
+        best = BestEpoch(part(x_M, held_out), y_M[held_out], x_V)
+        with put_away(best.x_B):
+            fit(problem, METHODS["standard"], plan, build, engine=engine, on_epoch=best)
+        if not len(best.p_BC):
+            raise ValueError("the loss on held-out samples is finite in no epoch: lower the plan's lr.")
+        p_MC[held_out.cpu().numpy()] = best.p_BC.double().cpu().numpy()
+        others.append(best.p_VC.double().cpu().numpy())
+    return p_MC / p_MC.sum(1, keepdims=True), np.stack(others)
+
+
+def deal_folds(labels_M: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """The fold of each sample (M): at random, but with as many of each given class in one as in another."""
+    shuffled = np.random.default_rng(seed).permutation(len(labels_M))
+    by_class = shuffled[np.argsort(labels_M[shuffled], kind="stable")]
+    fold_M = np.empty(len(labels_M), dtype=np.int64)
+    fold_M[by_class] = np.arange(len(labels_M)) % folds
+    return fold_M
+
+
+class BestEpoch:
+    """Keeps the probabilities p_BC, and p_VC of others, of the epoch with the least loss on held-out samples."""
+
+    def __init__(self, x_B: Tensor | Stream, y_B: Tensor, x_V: Tensor | Stream | None = None):
+        self.x_B, self.y_B, self.x_V = x_B, y_B, x_V
+        self.loss, self.p_BC, self.p_VC = float("inf"), torch.empty(0), torch.empty(0)
+
+    def __call__(self, epoch: Epoch) -> None:
+        p_BC = opinions(epoch.training, self.x_B)[0]
+        loss = -p_BC.gather(1, self.y_B[:, None]).clamp(min=SMALLEST).log().mean().item()
+        if loss < self.loss:
+            self.loss, self.p_BC = loss, p_BC
+            if self.x_V is not None:
+                self.p_VC = opinions(epoch.training, self.x_V)[0]
+
+
+def opinions(training: Training, x_B: Tensor | Stream) -> Tensor:
+    """p_NBC of the first run's networks on other samples than those they learn from."""
+    return posteriors(replace(training, problem=replace(training.problem, x_M=x_B)))[:, 0]
+
+
+# ---- some of the samples, wherever they lie -------------------------------------------------------------------
+
+
+class Picked(Samples):
+    """Some of the samples of others, under new numbers."""
+
+    def __init__(self, samples: Samples, index: np.ndarray):
+        self.samples, self.index = samples, index
+        self.shape, self.dtype = torch.Size([len(index), *samples.shape[1:]]), samples.dtype
+        self.per_item = samples.per_item
+
+    def fetch(self, index_B: np.ndarray) -> Tensor:
+        return self.samples.fetch(self.index[index_B])
+
+
+def part(x_M: Tensor | Stream, index: Tensor) -> Tensor | Stream:
+    if isinstance(x_M, Tensor):
+        return x_M[index]
+    return Stream(Picked(x_M.samples, index.cpu().numpy()), x_M.device)
+
+
+def first_of(x_M: Tensor | Stream) -> Tensor:
+    """One sample, which stands in for a test set where there is none."""
+    return x_M[:1] if isinstance(x_M, Tensor) else x_M.samples.fetch(np.arange(1)).to(x_M.device)
