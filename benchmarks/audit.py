@@ -53,7 +53,7 @@ def main() -> None:
         for kind, rate in NOISES:
             for seed in options.seeds:
                 rows.append(compared(dataset, kind, rate, seed, options))
-                print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)  # noqa: T201
+                print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
     if options.out:
         options.out.write_text(json.dumps(rows, indent=1) + "\n")
 

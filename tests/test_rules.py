@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 import oracle
 from coteach import rules
 from coteach.fidelity import AUTHORS
+from coteach.losses import cross_entropy, joint, softmax_twice
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.rules import Batch, Rule
@@ -289,3 +290,75 @@ def test_a_networks_losses_matter_to_whom_it_hands_its_picks(drawn, data):
         if rule.pick is not rules.small_joint_loss:
             untouched = 0 if rule.cross else 1
             assert torch.equal(rule(other)[untouched], rule(batch)[untouched]), name
+
+
+# ---- in a loop of your own ------------------------------------------------------------------------------------
+
+
+@given(drawn=batches(), data=st.data(), name=st.sampled_from(sorted(oracle.RULES)))
+def test_weights_are_the_mean_over_what_the_oracle_picks(drawn, data, name):
+    """Of one run at a time, by the losses of its given labels."""
+    batch, (keep, *_) = drawn
+    n_samples, n_classes = batch.logits_NRBC.shape[2:]
+    labels = torch.from_numpy(data.draw(arrays(np.int64, n_samples, elements=st.integers(0, n_classes - 1))))
+    logits_NBC = batch.logits_NRBC[:, 0]
+    losses = -logits_NBC.log_softmax(-1)[:, torch.arange(n_samples), labels]
+    expected = oracle.RULES[name](oracle.Opinions(logits_NBC.tolist(), losses.tolist(), keep))
+    for logits in (logits_NBC, list(logits_NBC)):
+        found = rules.weights(name, logits, labels, float(keep))
+        for weight_B, picked in zip(found.tolist(), expected, strict=True):
+            assert weight_B == [1 / len(picked) if i in picked else 0.0 for i in range(n_samples)]
+
+
+@settings(max_examples=10)  # of random numbers one is as good as another
+@given(seed=st.integers(0, 2**32), keep=st.sampled_from([0.3, 0.5, 0.8]))
+def test_weights_are_the_rules_own(seed, keep):
+    """With any loss, and a share of each class, as training does it."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(2, 12, 3, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 3, (12,), generator=generator)
+    for name, rule in ((n, r) for n, r in vars(rules).items() if isinstance(r, Rule)):
+        for loss in (cross_entropy, joint(softmax_twice, 0.9)):
+            for per_class in (False, True):
+                seen = Batch(logits[:, None], loss(logits[:, None], labels.expand(2, 1, 12)),
+                             torch.full((1, 1), keep, dtype=torch.float64), label_RB=labels[None])  # fmt: skip
+                picked = (rule.of_each_class() if per_class else rule)(seen)[:, 0]
+                for asked in (name, rule):
+                    found = rules.weights(asked, logits, labels, keep, loss, per_class)
+                    assert torch.equal(found > 0, picked), name
+                    torch.testing.assert_close(found.sum(-1), picked.any(-1).double())
+
+
+def test_weights_leave_gradients_alone_and_keep_the_dtype():
+    def loss(logits, target):
+        assert not logits.requires_grad  # or a graph would be built for nothing
+        return cross_entropy(logits, target)
+
+    logits = [torch.randn(6, 3, requires_grad=True) for _ in range(2)]
+    weight = rules.weights("coteaching", logits, torch.tensor([0, 1, 2, 0, 1, 2]), 0.5, loss)
+    assert weight.dtype == torch.float32
+    assert not weight.requires_grad
+    assert (weight > 0).sum(-1).tolist() == [3, 3]
+
+
+def test_weights_of_one_network():
+    logits = torch.tensor([[[3.0, 0.0], [0.0, 3.0], [1.0, 0.0], [0.0, 1.0]]])
+    assert rules.weights("mentornet", logits, torch.tensor([0, 0, 0, 0]), 0.5).tolist() == [[0.5, 0, 0.5, 0]]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("coteachin", torch.zeros(2, 4, 3), torch.zeros(4, dtype=torch.long), 0.5), "did you mean 'coteaching'"),
+        (("lowest", torch.zeros(2, 4, 3), torch.zeros(4, dtype=torch.long), 0.5), "there is no rule 'lowest'"),
+        (("coteaching", torch.zeros(4, 3), torch.zeros(4, dtype=torch.long), 0.5), r"give \(N, B, C\)"),
+        (("coteaching", torch.zeros(2, 4, 3), torch.zeros(5, dtype=torch.long), 0.5), r"give \(N, B, C\)"),
+        (("coteaching", torch.zeros(1, 4, 3), torch.zeros(4, dtype=torch.long), 0.5), "logits of both"),
+        (("decoupling", torch.zeros(1, 4, 3), torch.zeros(4, dtype=torch.long), 0.5), "logits of both"),
+        (("coteaching", torch.zeros(2, 4, 3), torch.zeros(4, dtype=torch.long), 80), "such as 0.8"),
+        (("coteaching", torch.zeros(2, 4, 3), torch.zeros(4, dtype=torch.long), math.nan), "such as 0.8"),
+    ],
+)
+def test_weights_say_what_is_wrong(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        rules.weights(*arguments)

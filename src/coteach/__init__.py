@@ -15,6 +15,8 @@ _WHERE = {
     "Plan": "coteach.plan",
     "RobustClassifier": "coteach.estimators",
     "Rule": "coteach.rules",
+    "register_loss": "coteach.methods",
+    "register_method": "coteach.methods",
     "run": "coteach.runs.run",
     "run_together": "coteach.runs.run",
 }

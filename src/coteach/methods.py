@@ -1,14 +1,15 @@
 """Every method as a sequence of phases: who learns from what, with which loss, in which epochs.
 
 `METHODS` drives the tests: a method added here is tested by being here. (Its line for `--help` is in names.py.)
+One of your own joins them by `register_method`, a loss by `register_loss`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from coteach import losses, rules
+from coteach import losses, names, rules
 from coteach.losses import LOSSES, Loss
 from coteach.plan import Plan
 from coteach.rules import Rule
@@ -148,3 +149,41 @@ METHODS: dict[str, Method] = {
         Method("iterative", 1, standard, in_rounds=True),
     )
 }
+
+
+# ---- methods and losses of your own ---------------------------------------------------------------------------
+
+
+def register_method(method: Method, meaning: str = "of your own") -> Method:
+    """Make a method known by its name: to Experiment, RobustClassifier and `coteach.METHODS`, in this process.
+
+    Parameters
+    ----------
+    method : Method
+        Its phases are a function of the plan, so that they follow the user's epochs, warm-up and loss.
+    meaning : str
+        A line for help texts.
+    """
+    _refuse_taken("method", method.name, METHODS)
+    METHODS[method.name] = method
+    names.METHODS[method.name] = meaning
+    return method
+
+
+def register_loss(name: str, loss: Loss, meaning: str = "of your own") -> Loss:
+    """Make a loss known by its name: it goes with every method, as `loss=name`, in this process.
+
+    Parameters
+    ----------
+    loss : callable
+        (logits_NRBC, target_NRB) → loss_NRB: one number a sample, from which the rules pick as well.
+    """
+    _refuse_taken("loss", name, LOSSES)
+    LOSSES[name] = loss
+    names.LOSSES[name] = meaning
+    return loss
+
+
+def _refuse_taken(what: str, name: str, known: Iterable[str]) -> None:
+    if name in known:
+        raise ValueError(f"there is a {what} {name!r} already: give yours another name.")

@@ -4,11 +4,14 @@ A rule looks at a `Batch` and answers with a mask picked_NRB: True where network
 Shapes: N networks, R runs, B samples of a mini-batch, C classes. Runs never look at each other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+
+from coteach.losses import Loss, cross_entropy
+from coteach.names import check_name
 
 
 @dataclass(frozen=True)
@@ -158,3 +161,60 @@ coteaching_plus = Rule(     disagreement, small_loss,       cross=True)  # fmt: 
 coteaching_plus_own = Rule( disagreement, small_loss,       cross=False)  # fmt: skip
 cotraining = Rule(          everything,   most_confident,   cross=True)  # fmt: skip
 jocor = Rule(               everything,   small_joint_loss, cross=False)  # fmt: skip
+
+
+# ---- in a loop of your own ------------------------------------------------------------------------------------
+
+
+def weights(
+    rule: Rule | str,
+    logits_NBC: Tensor | Sequence[Tensor],
+    labels_B: Tensor,
+    keep: float,
+    loss: Loss = cross_entropy,
+    keep_per_class: bool = False,
+) -> Tensor:
+    """How much each sample of a mini-batch counts for each network: 1/n for the n that it learns from, else 0.
+
+    The loss of network n is then `(weight_NB[n] * loss_B).sum()`: the mean over its samples, or 0 where a rule
+    finds none for it, as when two networks agree on everything.
+
+    Parameters
+    ----------
+    rule : Rule or str
+        One of this module, or its name: "coteaching", "coteaching_plus", "mentornet", "jocor", ….
+    logits_NBC : tensor of shape (N, B, C), or N of shape (B, C)
+        What each network says; gradients are neither needed nor touched.
+    labels_B : int tensor of shape (B,)
+        As given, some of them wrong.
+    keep : float
+        λ, the share to learn from: 1 - the noise rate, and more in the first epochs (`schedules.keep_rate`).
+    loss : callable
+        (logits_NRBC, target_NRB) → loss_NRB, by which samples are ranked: `losses.joint(…)` for JoCoR.
+    keep_per_class : bool
+        Keep that share of each given class.
+
+    Returns
+    -------
+    weight_NB : tensor of shape (N, B), of the logits' dtype and device
+    """
+    if isinstance(rule, str):
+        known = {name: value for name, value in globals().items() if isinstance(value, Rule)}
+        check_name("rule", rule, known)
+        rule = known[rule]
+    logits_NBC = logits_NBC if isinstance(logits_NBC, Tensor) else torch.stack(list(logits_NBC))
+    if logits_NBC.dim() != 3 or labels_B.shape != logits_NBC.shape[1:2]:
+        raise ValueError(
+            f"logits of shape {tuple(logits_NBC.shape)} with labels of shape {tuple(labels_B.shape)}: "
+            "give (N, B, C) for N networks, and (B,)."
+        )
+    if len(logits_NBC) != 2 and (rule.cross or rule.among is disagreement):
+        raise ValueError(f"this rule compares two networks, not {len(logits_NBC)}: give the logits of both.")
+    if not 0 <= keep <= 1:
+        raise ValueError(f"keep is {keep}: give the share to learn from, 0 to 1, such as 0.8 for 20 % noise.")
+    logits_NRBC = logits_NBC.detach()[:, None]
+    loss_NRB = loss(logits_NRBC, labels_B.expand(logits_NRBC.shape[:-1]))
+    keep_R1 = torch.full((1, 1), keep, dtype=torch.float64, device=logits_NRBC.device)
+    rule = rule.of_each_class() if keep_per_class else rule
+    picked_NB = rule(Batch(logits_NRBC, loss_NRB, keep_R1, label_RB=labels_B[None]))[:, 0]
+    return picked_NB.to(logits_NRBC.dtype) / picked_NB.sum(-1, keepdim=True).clamp(min=1)

@@ -1,0 +1,40 @@
+"""Choosing a network and a noise rate by cross-validation, on the noisy labels themselves.
+
+For people who tune with scikit-learn. Half a minute on two cores.
+
+Prints the cross-validated score of every choice, the best one, and its accuracy on right labels. Scores against
+noisy labels are low by nature: with 30 % of the labels wrong nobody is right more than 70 % of the time. Their
+order still tells a good choice from a bad one, as long as the wrong labels follow no rule that a network could
+learn; differences of a point or two are chance.
+"""
+
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+
+import coteach
+
+
+def main(
+    epochs: int = 15,
+    samples: int = 1797,
+    hidden: tuple[tuple[int, ...], ...] = ((16,), (128,)),
+    noise_rates: tuple[float, ...] = (0.0, 0.3, 0.6),
+) -> None:
+    x, truth = load_digits(return_X_y=True)
+    x, truth = x[:samples], truth[:samples]
+    half = len(x) // 2
+    y = coteach.noise.corrupt(truth[:half], "symmetric", 0.3, n_classes=10, seed=1).labels
+
+    search = GridSearchCV(
+        coteach.RobustClassifier(lr=0.005, epochs=epochs, random_state=0),
+        {"module__hidden": hidden, "noise_rate": noise_rates},
+        cv=3,
+    )
+    search.fit(x[:half], y)
+    for choice, score in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):
+        print(f"{score:.1%} of held-out noisy labels with {choice}")
+    print(f"best: {search.best_params_}; on right labels {search.score(x[half:], truth[half:]):.1%}")
+
+
+if __name__ == "__main__":
+    main()
