@@ -26,7 +26,14 @@ def test_every_run_is_trained_once_in_order_and_in_groups_that_fit(runs, size, r
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return group
 
-    done = list(in_groups(runs, size, train, halved.append))
+    done, waiting = [], [range(i, min(i + size, runs)) for i in range(0, runs, size)]
+
+    def one_more(group: range, trained: range) -> None:
+        assert trained == group
+        assert group not in waiting
+        done.append(group)
+
+    in_groups(waiting, train, one_more, halved.append)
     assert [run for group in done for run in group] == list(range(runs))
     assert all(1 <= len(group) <= min(size, room) for group in done)
     assert halved == [group for group in begun if len(group) > room]
@@ -39,7 +46,7 @@ def test_other_errors_are_not_out_of_memory(error):
         raise error
 
     with pytest.raises(type(error), match=str(error)):
-        list(in_groups(4, 4, train, lambda group: None))
+        in_groups([range(4)], train, lambda *done: None, lambda group: None)
 
 
 def test_one_run_that_does_not_fit_is_an_error():
@@ -47,7 +54,7 @@ def test_one_run_that_does_not_fit_is_an_error():
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     with pytest.raises(RuntimeError, match="allocate"):
-        list(in_groups(4, 4, train, lambda group: None))
+        in_groups([range(4)], train, lambda *done: None, lambda group: None)
 
 
 EXPERIMENT = Experiment(
@@ -119,7 +126,10 @@ def test_a_machine_out_of_memory_is_halved_too_and_those_that_wait_with_it():
             raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory")
         return group
 
-    assert [i for g in in_groups(8, 4, train, lambda g: None) for i in g] == list(range(8))
+    done, waiting = [], [range(4), range(4, 8)]
+    in_groups(waiting, train, lambda group, trained: done.append((group, trained)), lambda group: None)
+    assert done == [(g, g) for g in (range(2), range(2, 4), range(4, 6), range(6, 8))]
+    assert not waiting
     assert [len(group) for group in begun] == [4, 2, 2, 2, 2]
 
 

@@ -16,8 +16,10 @@ from coteach.engine.batches import Batches, View, evaluation_input, half_views, 
 from coteach.engine.diary import Choice, Diary
 from coteach.engine.now import Now
 from coteach.engine.optimisers import Optimiser, new_optimiser
+from coteach.engine.state import State, restore
 from coteach.engine.steps import Captured, Fused, as_it_is
 from coteach.engine.stream import Stream, batches_of, chunks, put_away
+from coteach.engine.team import ALONE, Team
 from coteach.estimate import transition_from_posteriors
 from coteach.labels.ledger import Ledger
 from coteach.losses import forward_corrected
@@ -92,7 +94,9 @@ class Training:
     problem: Problem
     now: Now
     diary: Diary
+    team: Team = ALONE  # the processes that share every mini-batch
     ledger: Ledger | None = None
+    matrix_RCC: Tensor | None = None  # Q, where the loss is corrected by it
 
 
 def train_epoch(training: Training, epoch: int, learn: Callable[[], None]) -> None:
@@ -100,21 +104,22 @@ def train_epoch(training: Training, epoch: int, learn: Callable[[], None]) -> No
     training.now.turn_to(epoch)  # step 9: λ(e), and the learning rate
     for _ in training.batches.deal(epoch):  # step 2
         learn()  # steps 3 to 8
+    training.team.agree(training.stack)
     if training.ledger:
         training.ledger.close(training.batches, training.diary)
 
 
 def mini_batch(training: Training, phase: Phase, fused: Fused = as_it_is) -> Callable[[], None]:
     """Steps 3 to 8 on the next mini-batch. No shape depends on the data, so this can be captured as a graph."""
-    stack, now = training.stack, training.now
+    stack, team, now = training.stack, training.team, training.now
     take, pick, judge, write = map(fused, (training.batches.take, choose, soundness, training.diary.write))
     note = fused(training.ledger.note) if training.ledger else None
 
     def learn() -> None:
         x_RB, y_RB = take(now.step_1)  # step 3
-        logits_NRBC = stack(training.view(x_RB, stack.shape[0]))
+        logits_NRBC = team.whole(stack(training.view(x_RB, stack.shape[0])), training.batches.size)
         chosen = pick(phase, logits_NRBC, y_RB, now)  # steps 4 to 6
-        gradients = stack.gradients(chosen.loss_NRB, chosen.weight_NRB)
+        gradients = team.summed(stack.gradients(chosen.loss_NRB, chosen.weight_NRB))
         sound_NR, live_NR = judge(phase, chosen, stack.sums(gradients))
         training.optimiser.step(gradients, live_NR, now)  # steps 7 and 8
         stack.settle_statistics(sound_NR)
@@ -160,6 +165,7 @@ class Epoch:
     rows: list[dict]
     preliminary: bool  # of a training that only serves to estimate something
     training: Training
+    phase: int = 0  # of the method's, counted from 0
 
 
 def fit(
@@ -170,7 +176,9 @@ def fit(
     *,
     engine: Engine = PLAINLY,
     view: View | None = None,
+    team: Team = ALONE,
     ledger: bool = False,
+    since: State | None = None,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> Training:
     """Train a method's phases one after the other and report each epoch.
@@ -185,12 +193,18 @@ def fit(
         How it runs: precision, batched or looped, captured or not.
     view : callable, optional
         What each network sees of a sample; by default all of it, in Co-training a half.
+    team : Team
+        The processes that train it together, each calling this with the same problem on a device of its own.
     ledger : bool
         Keep what the networks thought of every sample over the epochs, in `Training.ledger`.
+    since : State, optional
+        Go on from there, as if the training had never stopped.
     """
     if method.in_rounds:
         if ledger:
             raise ValueError(f"{method.name} keeps no ledger: take another method.")
+        assert since is None, "a method in rounds begins anew"
+        assert team.size == 1, "a method in rounds trains in one process"
         from coteach.iterative import fit_iterative  # not above: it is built from what is here
 
         return fit_iterative(problem, plan, build, engine=engine, on_epoch=on_epoch)
@@ -199,24 +213,31 @@ def fit(
     if plan.keep_per_class:
         phases = [replace(phase, rule=phase.rule.of_each_class()) for phase in phases]
     with put_away(problem.x_M, problem.x_test):
-        training = start(problem, method.networks, plan, build, engine, view, ledger=ledger)
+        training = start(problem, method.networks, plan, build, engine, view, ledger=ledger, team=team)
         for position, phase in enumerate(phases):
+            if since and position < since.phase:
+                continue
+            interrupted = since if since and position == since.phase else None
             if phase.corrected_by:
-                known = phase.corrected_by == "known"
-                matrix_RCC = problem.matrix_RCC if known else estimated_transition(training)
-                assert matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
+                matrix_RCC = interrupted.tensors["matrix_RCC"] if interrupted else transition(training, phase)
                 matrix_RCC = matrix_RCC.to(training.stack.theta_NRP)
                 phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC))
                 training = start(
-                    problem, method.networks, plan, build, engine, view, generation=position, ledger=ledger
+                    problem, method.networks, plan, build, engine, view, position, ledger=ledger, team=team
                 )
+                training = replace(training, matrix_RCC=matrix_RCC)
+            if interrupted:
+                restore(training, interrupted.tensors)
+                phase = replace(phase, epochs=range(interrupted.epoch + 1, phase.epochs.stop))
             preliminary = any(later.corrected_by for later in phases[position + 1 :])
-            learn = mini_batch(training, phase, engine.fused)
-            if engine.captured:
+            # networks that teach each other labels of their own soon believe them, and find nothing wrong any more
+            learning = replace(training, ledger=None) if phase.own_labels else training
+            learn = mini_batch(learning, phase, engine.fused)
+            if engine.captured and team.size == 1:  # not while processes wait for each other
                 learn = Captured(learn)
             for epoch in phase.epochs:
-                train_epoch(training, epoch, learn)
-                on_epoch(Epoch(epoch, measure(training, phase, epoch), preliminary, training))
+                train_epoch(learning, epoch, learn)
+                on_epoch(Epoch(epoch, measure(training, phase, epoch), preliminary, training, position))
         return training
 
 
@@ -229,6 +250,7 @@ def start(
     view: View,
     generation: int = 0,
     ledger: bool = False,
+    team: Team = ALONE,
 ) -> Training:
     device, dtype = problem.y_RM.device, engine.dtype
     stack = Stack(
@@ -242,12 +264,12 @@ def start(
         generation=generation,
         fused=engine.fused,
     )
-    batches = batches_of(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment)
+    batches = batches_of(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment, team)
     optimiser = new_optimiser(stack, plan, engine.fused)
     now = Now(plan, problem.noise_rates, device)
     diary = Diary((batches.per_epoch, *stack.shape, batches.size), dtype, device)
     kept = Ledger(batches, networks, dtype) if ledger else None
-    return Training(stack, optimiser, batches, view, plan, problem, now, diary, kept)
+    return Training(stack, optimiser, batches, view, plan, problem, now, diary, team, kept)
 
 
 def measure(training: Training, phase: Phase, epoch: int) -> list[dict]:
@@ -266,6 +288,14 @@ def measure(training: Training, phase: Phase, epoch: int) -> list[dict]:
         | {"events": score["events"] | row["events"]}
         for seed, tau, score, row in zip(problem.seeds, problem.noise_rates, scores, counts, strict=True)
     ]
+
+
+def transition(training: Training, phase: Phase) -> Tensor:
+    """Q_RCC that a phase's loss is corrected by: the true one, or what the training so far says."""
+    if phase.corrected_by == "estimated":
+        return estimated_transition(training)
+    assert training.problem.matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
+    return training.problem.matrix_RCC
 
 
 def estimated_transition(training: Training) -> Tensor:

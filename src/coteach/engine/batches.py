@@ -10,6 +10,7 @@ from torch import Tensor
 
 from coteach import draws
 from coteach.augment import Augment
+from coteach.engine.team import ALONE, Team
 
 View = Callable[[Tensor, int], Tensor]  # (x_RB…, N) → x_NRB…: what each network sees of a sample
 
@@ -17,7 +18,8 @@ View = Callable[[Tensor, int], Tensor]  # (x_RB…, N) → x_NRB…: what each n
 class Batches:
     """Samples x_M… with each run's own labels y_RM, dealt in mini-batches of B.
 
-    The remainder of an epoch that does not fill a batch is dropped when there is more than one batch.
+    The remainder of an epoch that does not fill a batch is dropped when there is more than one batch. Of a team of
+    processes each takes the samples of its own part of a mini-batch, and the labels of the whole.
     """
 
     def __init__(
@@ -28,10 +30,12 @@ class Batches:
         batch_size: int,
         dtype: torch.dtype,
         augment: Augment | None = None,
+        team: Team = ALONE,
     ):
         self.x_M, self.y_RM, self.seeds, self.dtype, self.augment = x_M, y_RM, seeds, dtype, augment
         self.size = min(batch_size, len(x_M))
         self.per_epoch = len(x_M) // self.size
+        self.mine = team.part(self.size)
         # filled anew for each epoch, always in the same place, where a captured step looks for them
         self.order_SRB = y_RM.new_zeros(self.per_epoch, len(seeds), self.size)
         self.key_SR1 = y_RM.new_zeros(self.per_epoch, len(seeds), 1)
@@ -52,11 +56,12 @@ class Batches:
     def take(self, step_1: Tensor) -> tuple[Tensor, Tensor]:
         """x_RB… as the networks take it, and y_RB: step 3 of Algorithm 1."""
         index_RB = self.order_SRB.index_select(0, step_1)[0]
-        x_RB = self.stored(index_RB)
+        x_RB = self.stored(index_RB[:, self.mine])
         if self.augment:
             key_R1 = self.key_SR1.index_select(0, step_1)[0]
             u = draws.uniform(key_R1, self.size * self.augment.numbers)
-            x_RB = self.augment.train(x_RB, u.view(*index_RB.shape, self.augment.numbers))
+            u_RBK = u.view(*index_RB.shape, self.augment.numbers)
+            x_RB = self.augment.train(x_RB, u_RBK[:, self.mine])
         return as_input(x_RB, self.dtype), self.y_RM.gather(1, index_RB)
 
     def stored(self, index_RB: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from coteach.augment import Augment
 from coteach.data.samples import Samples
 from coteach.engine.batches import Batches
+from coteach.engine.team import ALONE, Team
 
 # Readers take a batch in pieces: small enough that a large batch occupies all readers and that what lies ready
 # takes little memory, large enough that handing a piece over costs little.
@@ -204,16 +205,17 @@ class Streamed(Batches):
         batch_size: int,
         dtype: torch.dtype,
         augment: Augment | None = None,
+        team: Team = ALONE,
     ):
         # all that is asked of the samples there is their number
-        super().__init__(cast("Tensor", x_M), y_RM, seeds, batch_size, dtype, augment)
+        super().__init__(cast("Tensor", x_M), y_RM, seeds, batch_size, dtype, augment, team)
         self.stream = x_M
-        shape = (*self.order_SRB.shape[1:], *x_M.shape[1:])
+        shape = (*self.order_SRB[0, :, self.mine].shape, *x_M.shape[1:])
         self.x_RB = torch.empty(shape, dtype=x_M.dtype, device=x_M.device)  # where a captured step looks for it
 
     def deal(self, epoch: int) -> Iterator[int]:
         self.shuffle(epoch)
-        index_SB = list(self.order_SRB.flatten(1).cpu().numpy())
+        index_SB = list(self.order_SRB[..., self.mine].flatten(1).cpu().numpy())
         with closing(self.stream.batches(index_SB)) as batches:
             for step, x_B in enumerate(batches):
                 self.x_RB.copy_(x_B.view_as(self.x_RB))

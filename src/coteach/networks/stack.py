@@ -14,6 +14,7 @@ from torch.func import functional_call, vmap
 
 from coteach import draws
 from coteach.engine.precision import Precision, pad_convolutions, unpad_convolutions
+from coteach.engine.state import Tensors, fill
 from coteach.engine.steps import Fused, as_it_is, side_by_side
 
 # Modules that a batched matrix product or an element-wise kernel serves at full speed. A stacked convolution
@@ -157,6 +158,15 @@ class Stack:
                 value.data = state[name].clone(memory_format=torch.contiguous_format)
         unpad_convolutions(module)
         return module.eval()
+
+    def state(self) -> dict[str, Tensor]:
+        """All that learning changes, as the very tensors that are in use."""
+        return {"theta": self.theta_NRP, "settled": self.settled} | {
+            f"buffer.{name}": b for name, b in self.buffers.items()
+        }
+
+    def load(self, saved: Tensors) -> None:
+        fill(self.state(), saved)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ from coteach.networks import NETWORKS
 from coteach.plan import Plan
 from coteach.runs.recipes import Recipe, recipe
 
+IN_RUN_FOLDER = Path("in the run folder")  # where TensorBoard's files go if no folder is named for them
 OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 
 
@@ -104,9 +105,13 @@ class Experiment:
     """Folder with the published data files."""
     out: Annotated[Path | None, flag("PATH", "runs/DATASET-METHOD-NOISE-…")] = None
     """Run folder to write; must be new or empty."""
+    resume: Annotated[Path | None, flag("PATH", "none")] = None
+    """Folder of a run that was stopped, to go on with; its settings are taken from there."""
+    tensorboard: Annotated[Path | None, flag("[PATH]", "none; without a path, in the run folder")] = None
+    """Write the numbers of each epoch for TensorBoard, too."""
 
     def __post_init__(self) -> None:
-        for name in ("out", "data_dir", "matrix"):
+        for name in ("out", "data_dir", "matrix", "resume", "tensorboard"):
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, Path(getattr(self, name)))
         if isinstance(self.seeds, (list, tuple)):

@@ -2,11 +2,14 @@
 
 import json
 import os
+import tomllib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from coteach.runs.experiment import Experiment
+
+LOCK = ".lock"
 
 
 def claim(experiment: Experiment) -> Path:
@@ -35,8 +38,10 @@ def refuse_if_taken(wanted: Path | None) -> None:
         return
     if not wanted.is_dir():
         raise ValueError(f"{wanted} is a file: give another folder with --out.")
-    if any(wanted.iterdir()):
-        raise ValueError(f"{wanted} is not empty: give another folder with --out, or remove this one.")
+    if any(not passing(path) for path in wanted.iterdir()):
+        unfinished = (wanted / "config.toml").exists() and not (wanted / "summary.json").exists()
+        way = f"go on with --resume {wanted}, give" if unfinished else "give"
+        raise ValueError(f"{wanted} is not empty: {way} another folder with --out, or remove this one.")
 
 
 def default_folder(experiment: Experiment) -> Path:
@@ -58,7 +63,32 @@ def _free(folder: Path) -> Path:
 def write_config(folder: Path, config: dict[str, Any]) -> None:
     import tomli_w
 
-    (folder / "config.toml").write_text(tomli_w.dumps(plain(config)), encoding="utf-8")
+    write_whole(folder / "config.toml", tomli_w.dumps(plain(config)))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What a run was begun with."""
+    path = folder / "config.toml"
+    if not path.exists():
+        raise ValueError(f"there is no run in {folder}, for it has no config.toml: give a run's own folder.")
+    try:
+        config = tomllib.loads(path.read_text("utf-8"))
+        if not all(isinstance(config[name], dict) for name in ("experiment", "engine", "hardware")):
+            raise TypeError
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: begin anew in another folder.") from error
+    return config
+
+
+def passing(path: Path) -> bool:
+    """Whether it is only there while a process works, or because one was killed: a lock, a file half written."""
+    return path.name == LOCK or (path.name.startswith(".") and path.name.endswith(".tmp"))
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Files that were being written when a process was killed."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
 
 
 def append_rows(path: Path, rows: list[dict]) -> None:
@@ -69,12 +99,14 @@ def append_rows(path: Path, rows: list[dict]) -> None:
 def drop_rows(path: Path, seed: int) -> None:
     """Take back the rows of one seed."""
     if path.exists():
-        kept = [row for row in read_rows(path) if row["seed"] != seed]
-        path.unlink()
-        append_rows(path, kept)
+        kept = [line for line in path.read_text("utf-8").splitlines() if json.loads(line)["seed"] != seed]
+        write_whole(path, "".join(f"{line}\n" for line in kept))
 
 
 def read_rows(path: Path) -> list[dict]:
+    """All rows; none of a file that is not there."""
+    if not path.exists():
+        return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -82,11 +114,17 @@ def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     write_whole(folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """In one step: a reader, or a run that goes on later, sees the whole file or none."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """In one step: a reader, or a run that goes on later, sees the whole file or the one before.
+
+    Synced, so that this holds even if the power fails.
+    """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        unfinished.write_text(text, encoding="utf-8")
+        with unfinished.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -103,4 +141,4 @@ def plain(value: Any) -> Any:
 
 def described(experiment: Experiment) -> dict[str, Any]:
     """The experiment without where its files lie: what decides the result."""
-    return {k: v for k, v in asdict(experiment).items() if k not in ("out", "data_dir")}
+    return {k: v for k, v in asdict(experiment).items() if k not in ("out", "data_dir", "resume", "tensorboard")}

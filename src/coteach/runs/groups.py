@@ -1,8 +1,7 @@
 """The runs of a stack in groups that fit the memory of the device, and a way on when they do not after all."""
 
 import gc
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
@@ -17,26 +16,32 @@ from coteach.train import Problem, mini_batch, start
 T = TypeVar("T")
 
 
-def in_groups(runs: int, size: int, train: Callable[[range], T], halve: Callable[[range], None]) -> Iterator[T]:
-    """Train the runs 0…`runs`-1, `size` at a time; a group that runs out of memory is halved and begun again.
+def in_groups(
+    waiting: list[range],
+    train: Callable[[range], T],
+    done: Callable[[range, T], None],
+    halved: Callable[[range], None],
+) -> None:
+    """Train the groups of runs that are waiting; one that runs out of memory is halved and begun again.
 
-    A run is a function of its seed, so beginning again repeats it. `halve` is told of every such group.
+    A run is a function of its seed, so beginning again repeats it. The list is what still waits: a group is off it
+    before `done` is told, and replaced there by its halves, as are those after it, before `halved` is.
     """
-    waiting = deque(range(i, min(i + size, runs)) for i in range(0, runs, size))
     while waiting:
-        group = waiting.popleft()
+        group = waiting[0]
         try:
             trained = train(group)
         except (torch.OutOfMemoryError, RuntimeError) as error:
             if not out_of_memory(error) or len(group) == 1:
                 raise
         else:
-            yield trained
+            waiting.remove(group)
+            done(group, trained)
+            del trained  # its memory is for the next
             continue
         forget()  # outside of the except clause, whose traceback holds on to the tensors
-        halve(group)
-        half = len(group) // 2
-        waiting = deque(piece for g in (group, *waiting) for piece in halves(g, half))
+        waiting[:] = [piece for g in waiting for piece in halves(g, len(group) // 2)]
+        halved(group)
 
 
 def halves(group: range, size: int) -> list[range]:

@@ -7,9 +7,10 @@ import multiprocessing
 import os
 import reprlib
 import signal
+import sys
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
@@ -19,26 +20,32 @@ Send = Callable[[Any], None]
 Work = Callable[[Any, Send], None]
 
 
-def in_processes(work: Work, items: Iterable[Any], on_message: Send, workers: int | None = None) -> Iterator[Any]:
+def in_processes(
+    work: Work,
+    items: Iterable[Any],
+    on_message: Send,
+    workers: int | None = None,
+    begin: Callable[[int], None] | None = None,
+) -> Iterator[Any]:
     """Run `work(item, send)` for every item and yield the items as they finish.
 
     Whatever a worker sends arrives in `on_message` here, before its item is yielded. The first exception is raised
-    here and ends all processes. They are spawned, not forked: torch's threads do not survive a fork.
+    here and ends all processes. They are spawned, not forked: torch's threads do not survive a fork. An item is
+    asked for when a process is free to take it. Each process calls `begin` first, with its number from 0 on.
     """
-    waiting = deque(items)
+    waiting = iter(items)
     crew: dict[Connection, BaseProcess] = {}
     at_work: dict[Connection, Any] = {}
 
-    def hand_out(pipe: Connection) -> None:
-        if waiting:
-            at_work[pipe] = waiting.popleft()
-            pipe.send(at_work[pipe])
+    def hand_out(pipe: Connection, item: Any) -> None:
+        at_work[pipe] = item
+        pipe.send(item)
 
     try:
-        for _ in range(min(workers or os.cpu_count() or 1, len(waiting))):
-            pipe, process = _start(work)
+        for number, item in zip(range(workers or os.cpu_count() or 1), waiting, strict=False):
+            pipe, process = _start(work, begin and partial(begin, number))
             crew[pipe] = process
-            hand_out(pipe)
+            hand_out(pipe, item)
         while at_work:
             for pipe in set(at_work).intersection(wait(at_work)):
                 kind, content = _receive(pipe, crew[pipe], at_work[pipe])
@@ -47,9 +54,11 @@ def in_processes(work: Work, items: Iterable[Any], on_message: Send, workers: in
                 elif kind == "failed":
                     raise content
                 else:
-                    item = at_work.pop(pipe)
-                    hand_out(pipe)
-                    yield item
+                    done = at_work.pop(pipe)
+                    for item in waiting:
+                        hand_out(pipe, item)
+                        break
+                    yield done
     finally:
         for process in crew.values():
             process.terminate()
@@ -58,10 +67,10 @@ def in_processes(work: Work, items: Iterable[Any], on_message: Send, workers: in
             pipe.close()
 
 
-def _start(work: Work) -> tuple[Connection, BaseProcess]:
+def _start(work: Work, begin: Callable[[], None] | None) -> tuple[Connection, BaseProcess]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+    process = context.Process(target=_serve, args=(work, begin, theirs), daemon=True)
     process.start()
     theirs.close()  # so that the end of the process is the end of the pipe
     return ours, process
@@ -77,16 +86,25 @@ def _receive(pipe: Connection, process: BaseProcess, item: Any) -> tuple[str, An
         ) from None
 
 
-def _serve(work: Work, pipe: Connection) -> None:
+def _serve(work: Work, begin: Callable[[], None] | None, pipe: Connection) -> None:
     """In the process: item after item, until the parent ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+
+    def send(message: Any) -> None:
+        try:
+            pipe.send(("message", message))
+        except OSError:  # the parent is gone
+            sys.exit()  # no exception that the work would take for one of its own
+
+    if begin:
+        begin()
     while True:
         try:
             item = pipe.recv()
         except EOFError:  # the parent is gone
             return
         try:
-            work(item, lambda message: pipe.send(("message", message)))
+            work(item, send)
             pipe.send(("done", None))
         except BrokenPipeError:
             return

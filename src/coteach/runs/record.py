@@ -1,5 +1,6 @@
 """What a run leaves behind: rows while it runs, a summary when it is over, and a word on what went wrong."""
 
+import hashlib
 import os
 import platform
 from collections.abc import Callable
@@ -10,11 +11,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save
 
 import coteach
+from coteach.data import Dataset
 from coteach.engine import Engine
 from coteach.engine.stream import Stream
+from coteach.engine.team import processes as n_processes
 from coteach.metrics import EVENTS, last_ten
+from coteach.networks.stack import Stack
+from coteach.networks.weights import weights_of
 from coteach.noise import Noise
 from coteach.plan import Plan
 from coteach.runs import folder as files
@@ -25,13 +31,21 @@ from coteach.train import Epoch, Problem
 class Record:
     """Deals the rows of a stack out to the folders of its experiments, and tells what went wrong, once each."""
 
-    def __init__(self, experiments: list[Experiment], folders: list[Path], say: Callable[[str], None]):
+    def __init__(
+        self,
+        experiments: list[Experiment],
+        folders: list[Path],
+        say: Callable[[str], None],
+        halved: list[int] | None = None,
+    ):
         self.folders, self.say = folders, say
+        self.seeds = [seed for experiment in experiments for seed in experiment.seeds]  # of each run
         self.owners = [i for i, experiment in enumerate(experiments) for _ in experiment.seeds]  # of each run
-        self.rows: list[list[dict]] = [[] for _ in experiments]
+        self.rows = [files.read_rows(folder / "metrics.jsonl") for folder in folders]
         self.told: set[str] = set()
-        self.halved = [0] * len(self.owners)  # how often each run was begun again
-        self.begun: set[int] = set()
+        self.halved = halved or [0] * len(self.owners)  # how often each run was begun again
+        there = {(i, row["seed"]) for i, rows in enumerate(self.rows) for row in rows}
+        self.begun = {run for run, i in enumerate(self.owners) if (i, self.seeds[run]) in there}
 
     def write(self, epoch: Epoch, group: range) -> None:
         """The rows of one epoch of the runs of a group."""
@@ -49,22 +63,34 @@ class Record:
         for row in epoch.rows:
             self.tell(row)
 
-    def begin_again(self, group: range, seeds: list[int]) -> None:
+    def begin_again(self, group: range) -> None:
         """A group ran out of memory: what was written of its runs is taken back, and the event counted."""
         self.say(f"{len(group)} runs together do not fit into memory: going on with {len(group) // 2} at a time")
         self.begun -= set(group)
         for run in group:
             self.halved[run] += 1
             i = self.owners[run]
-            self.rows[i] = [row for row in self.rows[i] if row["seed"] != seeds[run]]
+            self.rows[i] = [row for row in self.rows[i] if row["seed"] != self.seeds[run]]
             for name in ("estimate.jsonl", "metrics.jsonl"):
-                files.drop_rows(self.folders[i] / name, seeds[run])
+                files.drop_rows(self.folders[i] / name, self.seeds[run])
+
+    def keep_networks(self, stack: Stack, group: range) -> None:
+        """The trained networks of each run of a group, in a file of its own."""
+        for r, run in enumerate(group):
+            networks = [stack.network(n, r) for n in range(stack.shape[0])]
+            path = networks_file(self.folders[self.owners[run]], self.seeds[run])
+            path.parent.mkdir(exist_ok=True)
+            files.write_whole(path, save(weights_of(networks)))
 
     def tell(self, row: dict) -> None:
         for event, count in row["events"].items():
             if event not in self.told:
                 self.told.add(event)
                 self.say(f"seed {row['seed']}, epoch {row['epoch']}: {event} × {count} ({EVENTS[event]})")
+
+
+def networks_file(folder: Path, seed: int) -> Path:
+    return folder / "networks" / f"seed-{seed}.safetensors"
 
 
 def summarise(
@@ -107,7 +133,15 @@ def summarise(
 
 
 def config(
-    experiment: Experiment, plan: Plan, device: str, problem: Problem, engine: Engine, group: int
+    experiment: Experiment,
+    plan: Plan,
+    device: str,
+    problem: Problem,
+    engine: Engine,
+    group: int,
+    data_sha256: str,
+    noise_sha256: str,
+    processes: int | None = None,
 ) -> dict[str, Any]:
     """Everything that decides the result, with the choices that were made for the user."""
     return {
@@ -121,16 +155,29 @@ def config(
             "captured": engine.captured,
             "streamed": isinstance(problem.x_M, Stream),
             "group": group,
+            "processes": processes,
         },
         "data": {
             "samples": len(problem.x_M),
             "test_samples": len(problem.x_test),
             "classes": problem.n_classes,
             "samples_left_out_of_each_epoch": left_over(len(problem.x_M), plan.batch_size),
+            "sha256": data_sha256,
+            "noise_sha256": noise_sha256,
         },
         "versions": {"coteach": coteach.__version__, "torch": torch.__version__, "numpy": np.__version__},
         "hardware": {"name": hardware(device), "threads": torch.get_num_threads()},
     }
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A hash of all samples and labels; of the labels alone where samples are read one by one."""
+    digest = hashlib.sha256()
+    for part in (dataset.x_train, dataset.y_train, dataset.x_test, dataset.y_test):
+        digest.update(repr(tuple(part.shape)).encode())
+        if isinstance(part, torch.Tensor):
+            digest.update(part.cpu().contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def left_over(samples: int, batch_size: int) -> int:
@@ -138,12 +185,13 @@ def left_over(samples: int, batch_size: int) -> int:
 
 
 def hardware(device: str) -> str:
-    """The processor or GPU in words."""
+    """The processor or GPU in words, and how many processes share the work."""
+    n = n_processes()
     if device.startswith("cuda"):
-        return torch.cuda.get_device_name(device)
+        return f"{n} × " * (n > 1) + torch.cuda.get_device_name(device)
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
         models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
         name = models[0] if models else name
-    return f"{name}, {os.cpu_count()} cores"
+    return f"{n} processes on " * (n > 1) + f"{name}, {os.cpu_count()} cores"

@@ -4,29 +4,35 @@ Experiments that differ only in noise, τ and seeds can run together, as one sta
 """
 
 import logging
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
-from coteach import data
 from coteach.data import Dataset
 from coteach.engine.batches import View
-from coteach.methods import METHODS
+from coteach.engine.team import ProcessLost
 from coteach.networks.stack import Stack
+from coteach.networks.weights import take_weights
 from coteach.runs import folder as files
 from coteach.runs import setup
-from coteach.runs.choices import choose_engine, choose_threads
-from coteach.runs.experiment import OWN, Experiment, differing_fields
-from coteach.runs.groups import fitting_group, in_groups
-from coteach.runs.record import Record, config, summarise
+from coteach.runs.callbacks import Followed, Tracker
+from coteach.runs.checkpoint import told_how_to_go_on
+from coteach.runs.experiment import Experiment, differing_fields
+from coteach.runs.groups import fitting_group, in_groups, out_of_memory
+from coteach.runs.lock import held
+from coteach.runs.prepare import Prepared, prepare
+from coteach.runs.progress import Progress, Standing, refuse_different
+from coteach.runs.record import networks_file, summarise
+from coteach.runs.resume import stored_experiment
 from coteach.train import Epoch, fit
 
-MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "tau", "seeds", "out"}
+MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "tau", "seeds", "out", "resume"}
 
 log = logging.getLogger("coteach")
 
@@ -38,14 +44,22 @@ class Result:
     folder: Path
     rows: list[dict]
     summary: dict[str, Any]
-    stacks: dict[int, tuple[Stack, int]]  # for each seed, where its networks are
+    networks: int
+    build: Callable[[], nn.Module]
+    device: str
 
     def network(self, n: int = 0, seed: int | None = None) -> nn.Module:
         """A plain torch module: the n-th network of a seed, by default of the first, in evaluation mode."""
-        if seed is not None and seed not in self.stacks:
-            raise ValueError(f"there is no run with seed {seed}: give one of {', '.join(map(str, self.stacks))}.")
-        stack, r = self.stacks[next(iter(self.stacks)) if seed is None else seed]
-        return stack.network(n, r)
+        seeds = self.summary["seeds"]
+        if seed is not None and seed not in seeds:
+            raise ValueError(f"there is no run with seed {seed}: give one of {', '.join(map(str, seeds))}.")
+        if n not in range(self.networks):
+            raise ValueError(f"there is no network {n}: give one of {', '.join(map(str, range(self.networks)))}.")
+        path = networks_file(self.folder, seeds[0] if seed is None else seed)
+        with torch.random.fork_rng(devices=[]):
+            networks = [self.build() for _ in range(self.networks)]
+        take_weights(networks, load_file(path), path)
+        return networks[n].to(self.device).eval()
 
 
 def run(
@@ -53,10 +67,11 @@ def run(
     dataset: Dataset | None = None,
     *,
     view: View | None = None,
+    trackers: Sequence[Tracker] = (),
     say: Callable[[str], None] = log.warning,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> Result:
-    """Do what `coteach run` does.
+    """Do what `coteach run` does; in a script that torchrun has started, together with the other processes.
 
     Parameters
     ----------
@@ -66,12 +81,16 @@ def run(
         `coteach.Dataset.from_samples(train, test)` of what is not an array or does not fit into memory.
     view : callable, optional
         (x_RB…, N) → x_NRB…: what each of the N networks sees of a sample, for Co-training on views of your own.
+    trackers : sequence of Tracker
+        Told of every epoch, such as `TensorBoard()`; one that fails is left out, and the run goes on.
     say : callable
         Takes each line that the user should read; logged as a warning unless given.
     on_epoch : callable
-        Called after every epoch, for a progress bar.
+        Called after every epoch, for a progress bar; of several processes in the first only.
     """
-    return run_together([experiment], dataset, view=view, say=say, on_epoch=on_epoch)[0]
+    if isinstance(experiment, Experiment) and experiment.resume is not None:
+        experiment = stored_experiment(experiment)
+    return run_together([experiment], dataset, view=view, trackers=trackers, say=say, on_epoch=on_epoch)[0]
 
 
 def run_together(
@@ -79,66 +98,105 @@ def run_together(
     dataset: Dataset | None = None,
     *,
     view: View | None = None,
+    trackers: Sequence[Tracker] = (),
     say: Callable[[str], None] = log.warning,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> list[Result]:
-    """Run experiments that share data set, network and method as one stack; each fills its own folder."""
+    """Run experiments that share data set, network and method as one stack; each fills its own folder.
+
+    Those that have `resume` and `out` set to the folders of an earlier call, which was stopped, go on.
+    """
     experiments = compatible(experiments, dataset)
-    first = experiments[0]
-    plan, notes = first.plan_and_notes()
-    device = setup.chosen_device(first.device)
-    if dataset is None:
-        if first.dataset == OWN:
-            raise ValueError("the data set is your own: hand it in with run(experiment, dataset).")
-        dataset = data.load(first.dataset, first.data_dir, **setup.dataset_options(first))
-    plan = setup.fit_to_samples(plan, first, len(dataset.x_train), notes)
-    draws = [setup.draw_noise(experiment, dataset) for experiment in experiments]
-    problem = setup.make_problem(experiments, dataset, draws, device)
-    build = setup.network_builder(first, dataset, device)
-    method = METHODS[first.method]
-    with torch.random.fork_rng(devices=[]):
-        network = build()  # fails here, before a folder is made, if it does not fit the data
-    setup.refuse_batches_of_one(network, plan)
-    if method.views and view is None:
-        setup.refuse_views_of_nothing(dataset, method.networks)
-    in_all = method.networks * len(problem.seeds)
-    engine = choose_engine(first, plan, network, in_all, len(dataset.x_train), device)
-    threads = choose_threads(network, in_all, plan)
-    if first.dataset == OWN and first.tau is None and first.noise_kind == "none":
-        notes.append("no labels are flipped and tau is not given, so every label is taken for right: give tau")
-    if setup.stays_on_host(dataset, problem):
-        notes.append("the samples would fill more than half of the free memory of the device: they are streamed")
-    for line in [dataset.note, *notes]:
-        if line:
-            say(line)
+    if trackers and len(experiments) > 1:
+        raise ValueError("trackers follow one experiment: run it alone.")
+    prepared = prepare(experiments, dataset, view)
+    team = prepared.team
+    if not team.leads:  # it writes nothing and says nothing: it is told what the first one does
+        say, on_epoch = lambda line: None, lambda epoch: None
+    for line in prepared.notes:
+        say(line)
+    folders = [Path(folder) for folder in team.told(lambda: [str(e.resume or files.claim(e)) for e in experiments])]
+    with ExitStack() as until_done:
+        for folder in folders if team.leads else ():
+            until_done.enter_context(held(folder))
+        until_done.enter_context(told_of_the_lost(folders[0]))
+        until_done.enter_context(told_how_to_go_on(folders[0], alone=len(folders) == 1, say=say))
+        until_done.enter_context(setup.torch_set(prepared.threads, experiments[0].deterministic))
+        until_done.enter_context(prepared.engine.precision.set())
+        followed = until_done.enter_context(Followed(trackers if team.leads else (), folders[0], say))
 
-    folders = [files.claim(experiment) for experiment in experiments]
-    record = Record(experiments, folders, say)
-
-    def train(group: range) -> tuple[range, Stack]:
         def after(epoch: Epoch) -> None:
-            record.write(epoch, group)
+            followed.after(epoch)
             on_epoch(epoch)
 
-        part = problem.part(group)
-        return group, fit(part, method, plan, build, engine=engine, view=view, on_epoch=after).stack
+        progress = train(prepared, folders, say, after)
+        results = [
+            finish(prepared, progress, i, experiment, folder)
+            for i, (experiment, folder) in enumerate(zip(experiments, folders, strict=True))
+        ]
+        followed.summary = results[0].summary
+        return results
 
-    with setup.torch_set(threads, first.deterministic), engine.precision.set():
-        size = first.group or fitting_group(problem, method, plan, build, engine, view)
-        for experiment, folder, draw in zip(experiments, folders, draws, strict=True):
-            draw.save(folder / "noise.safetensors")
-            files.write_config(folder, config(experiment, plan, device, problem, engine, size))
-        started = time.perf_counter()
-        groups = list(in_groups(len(problem.seeds), size, train, lambda g: record.begin_again(g, problem.seeds)))
-        seconds = time.perf_counter() - started
-    stacks = [(stack, r) for group, stack in groups for r in range(len(group))]
-    results = []
-    for experiment, folder, rows, draw in zip(experiments, folders, record.rows, draws, strict=True):
-        summary = {"dataset": dataset.name} | summarise(experiment, plan, rows, draw, device, seconds)
+
+def train(
+    p: Prepared, folders: list[Path], say: Callable[[str], None], on_epoch: Callable[[Epoch], None]
+) -> Standing:
+    """All runs of a stack, in groups that fit the memory of the device."""
+    fitting = p.group or fitting_group(p.problem, p.method, p.plan, p.build, p.engine, p.view)
+    group_size = p.team.least(fitting)
+    progress = Progress(p, folders, group_size, say) if p.team.leads else Standing()
+    if p.team.size > 1:
+        refuse_different(p.team, progress.configs if isinstance(progress, Progress) else p.configs(group_size))
+        progress.share(p.team)
+
+    def train_group(group: range) -> Stack:
+        def after(epoch: Epoch) -> None:
+            progress.after_epoch(epoch, group)
+            on_epoch(epoch)
+
+        since = progress.take_since()
+        part = p.problem.part(group)
+        with told_of_memory(p.team.size):
+            return fit(
+                part, p.method, p.plan, p.build, engine=p.engine, view=p.view, team=p.team, since=since, on_epoch=after
+            ).stack
+
+    in_groups(progress.waiting, train_group, progress.after_group, progress.after_halving)
+    return progress
+
+
+@contextmanager
+def told_of_memory(processes: int) -> Iterator[None]:
+    """One process alone goes on with fewer runs at a time; of several, all would have to at once."""
+    try:
+        yield
+    except RuntimeError as error:
+        if processes > 1 and out_of_memory(error):
+            raise ValueError("the runs do not fit into memory together: begin anew with a smaller --group.") from error
+        raise
+
+
+@contextmanager
+def told_of_the_lost(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except ProcessLost as lost:
+        raise ValueError(f"{lost} The same command with `--resume {folder}` goes on.") from lost
+
+
+def finish(p: Prepared, progress: Standing, i: int, experiment: Experiment, folder: Path) -> Result:
+    def end() -> tuple[list[dict], dict[str, Any]]:
+        assert isinstance(progress, Progress)
+        rows = progress.record.rows[i]
+        summary = {"dataset": p.dataset.name}
+        summary |= summarise(experiment, p.plan, rows, p.draws[i], p.device, progress.seconds)
         files.write_summary(folder, summary)
-        mine, stacks = stacks[: len(experiment.seeds)], stacks[len(experiment.seeds) :]
-        results.append(Result(folder, rows, summary, dict(zip(experiment.seeds, mine, strict=True))))
-    return results
+        if i == len(p.experiments) - 1:  # until then the stack goes on together
+            progress.checkpoints.remove()
+        return rows, summary
+
+    rows, summary = p.team.told(end)
+    return Result(folder, rows, summary, p.method.networks, p.build, p.device)
 
 
 def compatible(experiments: list[Experiment], dataset: Dataset | None) -> list[Experiment]:
@@ -156,11 +214,14 @@ def compatible(experiments: list[Experiment], dataset: Dataset | None) -> list[E
         experiments = [setup.named_after(dataset, experiment) for experiment in experiments]
     for experiment in experiments:
         experiment.check()
-        files.refuse_if_taken(experiment.out)
+        if experiment.resume is None:
+            files.refuse_if_taken(experiment.out)
         if differing := differing_fields(experiments[0], experiment) - MAY_DIFFER:
             raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
     if dataset is None and len({repr(setup.dataset_options(experiment)) for experiment in experiments}) > 1:
         raise ValueError("open-sets of another rate or noise_seed are other images: run them one by one.")
+    if len({experiment.resume is None for experiment in experiments}) > 1:
+        raise ValueError("experiments that run together go on together: set resume in all of them, or in none.")
     outs = [experiment.out for experiment in experiments if experiment.out is not None]
     if len(set(outs)) < len(outs):
         raise ValueError("two experiments have the same out: give each a folder of its own.")

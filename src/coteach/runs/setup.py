@@ -16,6 +16,7 @@ from coteach.augment import AUGMENTS
 from coteach.data import Dataset
 from coteach.data.samples import Rows, Samples
 from coteach.engine.stream import Stream
+from coteach.engine.team import processes
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs.experiment import OWN, Experiment
@@ -177,6 +178,23 @@ def chosen_device(name: str) -> str:
     return name
 
 
+def own_device(name: str) -> str:
+    """The device that is asked for; of several processes on GPUs each takes its own, and calls it `cuda`."""
+    name = chosen_device(name)
+    if processes() == 1 or name == "cpu":
+        return name
+    if name != "cuda":
+        raise ValueError(f"device is {name}, but each process takes a GPU of its own: give cuda, cpu or auto.")
+    local = int(os.environ.get("LOCAL_RANK", torch.cuda.current_device()))
+    if local >= torch.cuda.device_count():
+        raise ValueError(
+            f"there are more processes than the {torch.cuda.device_count()} GPUs of this machine: "
+            "start one for each GPU, or give --device cpu."
+        )
+    torch.cuda.set_device(local)
+    return name
+
+
 def fit_to_samples(plan: Plan, experiment: Experiment, samples: int, notes: list[str]) -> Plan:
     """A default batch larger than the data shrinks, and a note says so; one that was asked for is refused."""
     if plan.batch_size <= samples:
@@ -189,9 +207,20 @@ def fit_to_samples(plan: Plan, experiment: Experiment, samples: int, notes: list
     return replace(plan, batch_size=samples)
 
 
+def normalises_over_the_batch(network: torch.nn.Module) -> bool:
+    return any("BatchNorm" in type(m).__name__ for m in network.modules())
+
+
 def refuse_batches_of_one(network: torch.nn.Module, plan: Plan) -> None:
-    if plan.batch_size == 1 and any("BatchNorm" in type(m).__name__ for m in network.modules()):
+    if plan.batch_size == 1 and normalises_over_the_batch(network):
         raise ValueError("batch_size is 1, but this network normalises over the batch: give at least 2.")
+
+
+def refuse_small_parts(network: torch.nn.Module, plan: Plan, size: int) -> None:
+    """Of a mini-batch that several processes share."""
+    least = 2 * size if normalises_over_the_batch(network) else size
+    if plan.batch_size < least:
+        raise ValueError(f"batch_size is {plan.batch_size}, which {size} processes share: give at least {least}.")
 
 
 @contextmanager

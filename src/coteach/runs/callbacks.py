@@ -1,0 +1,55 @@
+"""Following a run from outside: whoever wants to see its numbers as they come is a Tracker."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from coteach.runs.folder import read_config
+from coteach.train import Epoch
+
+
+class Tracker(Protocol):
+    """What `coteach.run(experiment, trackers=[...])` calls, in this order."""
+
+    def begin(self, folder: Path, config: dict[str, Any]) -> None:
+        """The run folder, and what its config.toml says; a resumed run begins again."""
+
+    def epoch(self, rows: list[dict[str, Any]]) -> None:
+        """A row for each seed that is being trained, as metrics.jsonl has them."""
+
+    def end(self, summary: dict[str, Any] | None) -> None:
+        """What summary.json says, or None of a run that was stopped or failed."""
+
+
+class Followed:
+    """A run with its trackers; one that fails is told of once and left out, and the training goes on."""
+
+    def __init__(self, trackers: Sequence[Tracker], folder: Path, say: Callable[[str], None]):
+        self.trackers, self.folder, self.say = list(trackers), folder, say
+        self.begun = False
+        self.summary: dict[str, Any] | None = None
+
+    def __enter__(self) -> "Followed":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.begun:
+            self._tell(lambda tracker: tracker.end(self.summary))
+
+    def after(self, epoch: Epoch) -> None:
+        if epoch.preliminary or not self.trackers:
+            return
+        if not self.begun:
+            config = read_config(self.folder)
+            self._tell(lambda tracker: tracker.begin(self.folder, config))
+            self.begun = True
+        self._tell(lambda tracker: tracker.epoch(epoch.rows))
+
+    def _tell(self, what: Callable[[Tracker], None]) -> None:
+        for tracker in list(self.trackers):
+            try:
+                what(tracker)
+            except Exception as error:
+                self.trackers.remove(tracker)
+                why = " ".join(f"{type(error).__name__}: {error}".split())
+                self.say(f"the tracker {type(tracker).__name__} failed ({why}): the run goes on without it")

@@ -1,0 +1,191 @@
+"""Where a stack of runs stands, in one file that is always whole: how `--resume` goes on after anything.
+
+It is written at the end of an epoch, under another name, synced, and renamed. Its header says how long the files
+of rows were at that moment: whatever was added later is cut off, and written again, byte by byte the same.
+Nothing is pickled: the tensors are safetensors, all else is JSON in their header.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from coteach.engine.state import State, Tensors
+from coteach.runs import folder as files
+
+FORMAT = 1
+NAME = "checkpoint.safetensors"
+ROWS = ("estimate.jsonl", "metrics.jsonl")
+COST = 0.05  # of the time of a run, at most, goes into writing checkpoints
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file says.
+
+    Attributes
+    ----------
+    config : dict
+        As config.toml has it; a run that would have another must not go on from here.
+    finished, waiting : lists of range
+        Groups of runs; the state is that of the first that waits.
+    halved : list of int
+        How often each run was begun again for want of memory.
+    lengths : list of dict
+        For each folder of the stack, the bytes of its files of rows.
+    seconds : float
+        That the runs have taken so far.
+    """
+
+    config: dict[str, Any]
+    finished: list[range]
+    waiting: list[range]
+    halved: list[int]
+    lengths: list[dict[str, int]]
+    seconds: float
+    state: State | None
+
+
+class Checkpoints:
+    """The checkpoint of one stack, written anew as it moves on.
+
+    Every epoch is kept, unless writing takes more than a twentieth of the time of its epochs; then some go by.
+    """
+
+    def __init__(self, folders: list[Path], config: dict[str, Any]):
+        self.folders, self.config = folders, config
+        self.path = folders[0] / NAME
+        self.cost, self.written = 0.0, time.perf_counter()
+
+    def due(self) -> bool:
+        return (time.perf_counter() - self.written) * COST >= self.cost
+
+    def write(
+        self,
+        finished: list[range],
+        waiting: list[range],
+        halved: list[int],
+        seconds: float,
+        at: tuple[int, int] | None = None,
+        tensors: Tensors | None = None,
+    ) -> None:
+        """Keep where the stack stands; `at` is the phase and epoch of the tensors."""
+        started = time.perf_counter()
+        header = {
+            "format": FORMAT,
+            "config": files.plain(self.config),
+            "finished": [[g.start, g.stop] for g in finished],
+            "waiting": [[g.start, g.stop] for g in waiting],
+            "halved": halved,
+            "lengths": [synced_lengths(folder) for folder in self.folders],
+            "seconds": seconds,
+            "at": at,
+        }
+        host = {name: t.detach().cpu().contiguous() for name, t in (tensors or {}).items()}
+        files.write_whole(self.path, save(host, {"coteach": json.dumps(header)}))
+        self.written = time.perf_counter()
+        self.cost = self.written - started
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def read(folder: Path) -> Checkpoint | None:
+    """What the folder's checkpoint says, or None if the run was stopped before its first."""
+    path = folder / NAME
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            header = json.loads(file.metadata()["coteach"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+        if header["format"] != FORMAT:
+            raise ValueError(
+                f"{path} has format {header['format']!r}, but this version reads {FORMAT}: "
+                "go on with the version of coteach that wrote it, or begin anew in another folder."
+            )
+        at = header["at"]
+        return Checkpoint(
+            dict(header["config"]),
+            [range(*pair) for pair in header["finished"]],
+            [range(*pair) for pair in header["waiting"]],
+            [int(n) for n in header["halved"]],
+            [{name: int(length[name]) for name in ROWS} for length in header["lengths"]],
+            float(header["seconds"]),
+            None if at is None else State(int(at[0]), int(at[1]), tensors),
+        )
+    except (
+        SafetensorError,
+        OSError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        json.JSONDecodeError,
+    ) as e:
+        raise ValueError(f"{path} is no checkpoint of coteach, or damaged: begin anew in another folder.") from e
+
+
+def refuse_other(then: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
+    """Raise a ValueError that names the first thing in which two configurations differ."""
+    then, now = (flat(files.plain(config)) for config in (then, now))
+    for name in {**then, **now}:
+        if then.get(name) != now.get(name) and name != "hardware.name":
+            raise ValueError(
+                f"{folder} was begun with {name} {then.get(name, 'not set')}, now {now.get(name, 'not set')}: "
+                "make it the same again, or begin anew in another folder."
+            )
+
+
+def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found
+
+
+def cut_back(folder: Path, lengths: dict[str, int]) -> None:
+    """Take off the rows that were written after the checkpoint."""
+    for name, length in lengths.items():
+        path = folder / name
+        there = path.stat().st_size if path.exists() else 0
+        if there < length:
+            raise ValueError(f"{path} has lost rows since its checkpoint: begin anew in another folder.")
+        if length == 0:
+            path.unlink(missing_ok=True)
+        elif there > length:
+            os.truncate(path, length)
+
+
+def synced_lengths(folder: Path) -> dict[str, int]:
+    """The bytes of the files of rows, which are on the disk when this returns."""
+    lengths = dict.fromkeys(ROWS, 0)
+    for name in ROWS:
+        path = folder / name
+        if path.exists():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                lengths[name] = os.fstat(file.fileno()).st_size
+    return lengths
+
+
+@contextmanager
+def told_how_to_go_on(folder: Path, alone: bool, say: Callable[[str], None]) -> Iterator[None]:
+    """A disk that is full, a folder that has gone, or Ctrl-C: in a sentence; what was kept stays."""
+    way = f"`coteach run --resume {folder}` goes on" if alone else "the same command goes on"
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"cannot write to {folder} ({error.strerror or error}): mend that, then {way}."
+        ) from error
+    except (KeyboardInterrupt, SystemExit):
+        say(f"stopped; {way}")
+        raise
