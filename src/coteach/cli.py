@@ -1,4 +1,4 @@
-"""The command line: `coteach run`, `demo`, `reproduce`, `data` and `bench`.
+"""The command line: `coteach run`, `demo`, `reproduce`, `audit`, `data` and `bench`.
 
 Nothing heavy is imported before a command is known, so that `--help` answers at once.
 """
@@ -13,8 +13,11 @@ from typing import Annotated, Any
 
 import tyro
 
+from coteach.audit.request import Audit
 from coteach.bench.request import Bench
-from coteach.runs.experiment import Experiment, flag
+from coteach.runs.experiment import IN_RUN_FOLDER, Experiment, flag
+
+ALONE = {"--ray": "local", "--tensorboard": str(IN_RUN_FOLDER)}  # flags whose value may be left out
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,10 @@ class Reproduce:
     """Folder of the results; what is in it is not measured again."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
+    processes: Annotated[str | None, flag("{N,auto}", "this one; auto: one for each GPU, or core")] = None
+    """Processes that share the work, each with a GPU of its own, or with one thread."""
+    ray: Annotated[str | None, flag("[ADDRESS]", "none; without an address, a Ray of this machine")] = None
+    """Share the work out over the machines of a Ray cluster."""
     data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
     """Folder with the published data files."""
 
@@ -65,6 +72,7 @@ Command = (
     Annotated[Experiment, tyro.conf.subcommand("run", description="Train one method on one noisy data set.")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
@@ -79,7 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
             Command,
             prog="coteach",
             description="Train classifiers that survive wrong labels. Each command has its own --help.",
-            args=arguments,
+            args=completed(sys.argv[1:] if arguments is None else arguments),
         )
         with warnings.catch_warnings():
             warnings.showwarning = note
@@ -95,12 +103,22 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(130) from None
 
 
+def completed(arguments: list[str]) -> list[str]:
+    """With the usual value after each flag that may stand alone."""
+    found = []
+    for word, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+        found.append(word)
+        if word in ALONE and following.startswith("-"):
+            found.append(ALONE[word])
+    return found
+
+
 def note(message: Warning | str, *where: Any, **more: Any) -> None:
     """A warning as its reader wants it: the sentence, not the line of code."""
     print(f"note: {message}", file=sys.stderr)
 
 
-def carry_out(command: Experiment | Demo | Reproduce | Data | Bench) -> None:
+def carry_out(command: Experiment | Demo | Reproduce | Audit | Data | Bench) -> None:
     if isinstance(command, Experiment):
         command.check()  # before torch is loaded
         from coteach.report.terminal import run_command
@@ -114,6 +132,10 @@ def carry_out(command: Experiment | Demo | Reproduce | Data | Bench) -> None:
         from coteach.report.reproduce import list_command, reproduce_command
 
         if command.name is None:
+            if command.ray not in (None, ALONE["--ray"]):
+                raise ValueError(
+                    f"nothing is named to be measured: put {command.ray} before --ray, if it is that."
+                )
             list_command(command.out, command.seeds, command.epochs, command.all)
         else:
             reproduce_command(
@@ -125,7 +147,14 @@ def carry_out(command: Experiment | Demo | Reproduce | Data | Bench) -> None:
                 command.data_dir,
                 then=command.all,
                 only_report=command.only_report,
+                processes=command.processes,
+                ray=command.ray,
             )
+    elif isinstance(command, Audit):
+        command.check()
+        from coteach.report.audit import audit_command
+
+        audit_command(command)
     elif isinstance(command, Bench):
         command.check()
         from coteach.report.bench import bench_command

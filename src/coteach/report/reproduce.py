@@ -49,6 +49,8 @@ def reproduce_command(
     *,
     then: bool = False,
     only_report: bool = False,
+    processes: str | None = None,
+    ray: str | None = None,
 ) -> None:
     """Measure what is missing, then report all that is there, be it of this call or of earlier ones."""
     wanted = asked_for(name, seeds, epochs, device, then=then)
@@ -59,14 +61,14 @@ def reproduce_command(
         taken_over(cell, out, known)  # what was measured for another figure
     missing = [cell for cell in wanted if not is_there(cell, out)]
     if missing and not only_report:
-        train_missing(name, seeds, epochs, out, device, data_dir, then)
+        train_missing(name, seeds, epochs, out, device, data_dir, then=then, processes=processes, ray=ray)
     else:
         console.print(f"{len(wanted) - len(missing)} of {len(wanted)} cells are in {out}", markup=False)
     report(name, epochs, out)
 
 
 def train_missing(
-    name: str, seeds: Seeds, epochs: int | None, out: Path, device: str, data_dir: Path | None, then: bool
+    name: str, seeds: Seeds, epochs: int | None, out: Path, device: str, data_dir: Path | None, **how: Any
 ) -> None:
     from coteach.paper.reproduce import Progress, reproduce
     from coteach.report.terminal import progress_note
@@ -78,17 +80,18 @@ def train_missing(
 
             def show(p: Progress) -> None:
                 method = p.label.partition(" (")[0]
-                bars.update(task, completed=p.done, total=p.total, description=method, note=progress_note(p.epoch))
+                bars.update(task, completed=p.done, total=p.total, description=method, note=progress_note(p))
 
             def say(line: str) -> None:
                 if line not in told:  # every stack would say it again
                     told.add(line)
                     bars.console.print(f"note: {line}", markup=False)
 
-            reproduce(name, seeds, epochs, out, device, data_dir, then=then, say=say, on_progress=show)
+            reproduce(name, seeds, epochs, out, device, data_dir, say=say, on_progress=show, **how)
     except KeyboardInterrupt:
         print(
-            f"coteach: stopped; the cells that were finished are in {out}: the same command goes on from there.",
+            f"coteach: stopped; the cells that were finished are in {out}: the same command goes on from there, "
+            "and with the rest from the last epochs.",
             file=sys.stderr,
         )
         raise SystemExit(130) from None

@@ -1,18 +1,31 @@
 """The terminal's side of `coteach run` and `coteach data`: progress, one table, where things were written."""
 
 from pathlib import Path
+from typing import Protocol
 
 from rich.markup import escape
 from rich.table import Table
 
 from coteach.report.screen import console, progress_bars
-from coteach.runs.experiment import Experiment
+from coteach.runs.callbacks import Tracker
+from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
 from coteach.runs.run import Result, run
 from coteach.runs.setup import n_epochs
 from coteach.train import Epoch
 
 
-def progress_note(epoch: Epoch) -> str:
+class Measured(Protocol):
+    """An epoch, or what was told of one in another process."""
+
+    @property
+    def rows(self) -> list[dict]: ...
+    @property
+    def preliminary(self) -> bool: ...
+
+
+def progress_note(epoch: Measured) -> str:
+    if not epoch.rows:
+        return ""
     accuracies = [a for row in epoch.rows for a in row["test_accuracy"]]
     stage = "estimating, " if epoch.preliminary else ""
     return f"{stage}accuracy {100 * sum(accuracies) / len(accuracies):.1f} %"
@@ -26,11 +39,20 @@ def run_command(experiment: Experiment) -> None:
         task = progress.add_task(experiment.method, total=n_epochs(experiment), note="")
         result = run(
             experiment,
+            trackers=trackers_of(experiment),
             say=lambda line: progress.console.print(f"note: {line}", markup=False),
             on_epoch=lambda epoch: progress.update(task, advance=share(epoch), note=progress_note(epoch)),
         )
     console.print(summary_table(result))
     console.print(f"written to {result.folder}", soft_wrap=True, markup=False)
+
+
+def trackers_of(experiment: Experiment) -> list[Tracker]:
+    if experiment.tensorboard is None:
+        return []
+    from coteach.runs.tensorboard import TensorBoard
+
+    return [TensorBoard(None if experiment.tensorboard == IN_RUN_FOLDER else experiment.tensorboard)]
 
 
 def summary_table(result: Result) -> Table:

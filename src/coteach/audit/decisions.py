@@ -1,0 +1,88 @@
+"""What a person decided about the suspects, put together with the trusted labels. No torch here."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from coteach.audit.samples import shown
+from coteach.audit.tables import as_csv, read_csv
+from coteach.runs.folder import write_whole
+
+COLUMNS = ("id", "given", "decision", "label", "audit")  # of decisions.csv, in any order
+WORDS = ("keep", "relabel", "drop")
+CORRECTED = "corrected.csv"
+
+Row = Sequence[Any]
+
+
+def fingerprint(suspects: Iterable[Row], cleaned: Iterable[Row]) -> str:
+    """Of the rows of suspects.csv and cleaned.csv: ids and labels, whatever a spreadsheet does to the numbers."""
+    facts = [[list(map(str, row[:3])) for row in suspects], [list(map(str, row[:2])) for row in cleaned]]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def apply_decisions(path: Path, folder: Path) -> dict[str, int]:
+    """Write corrected.csv into the audit's folder: cleaned.csv, then the suspects that were kept or relabelled.
+
+    Suspects that were dropped, or about which nothing was decided, are left out.
+
+    Returns
+    -------
+    dict
+        How many were kept, relabelled, dropped and left undecided, and the number of rows written.
+    """
+    for name in ("suspects.csv", "cleaned.csv"):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} holds no {name}: give the folder that the audit wrote with --out.")
+    suspects = rows_of(folder / "suspects.csv", ("id", "given", "suggested"))
+    cleaned = rows_of(folder / "cleaned.csv", ("id", "label"))
+    decisions = rows_of(path, COLUMNS)
+    given = {name: label for name, label, _ in suspects}
+    classes = {*given.values(), *(label for _, label in cleaned)}
+    check(decisions, path, folder, fingerprint(suspects, cleaned), given, classes)
+    label_of = {name: label for name, _, word, label, _ in decisions if word != "drop"}
+    more = [(name, label_of[name]) for name in given if name in label_of]
+    try:
+        write_whole(folder / CORRECTED, as_csv([("id", "label"), *cleaned, *more]))
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder} ({error.strerror}): make room, and run it again.") from error
+    counts = Counter(word for _, _, word, _, _ in decisions)
+    undecided = len(given) - len(decisions)
+    return {**{word: counts[word] for word in WORDS}, "undecided": undecided, "rows": len(cleaned) + len(more)}
+
+
+def rows_of(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """These cells of every row; raises a ValueError if a row cannot be read."""
+    table = read_csv(path)
+    if table.skipped:
+        raise ValueError(f"{path}, {table.skipped[0].where}, has {table.skipped[0].why}: export it again.")
+    return list(zip(*(table.column(name, path) for name in columns), strict=True))
+
+
+def check(
+    decisions: list[tuple[str, ...]], path: Path, folder: Path, mark: str, given: dict[str, str], classes: set[str]
+) -> None:
+    """Raise a ValueError for decisions that are not about this audit, or not in its words."""
+    seen: set[str] = set()
+    for name, was, word, label, audit in decisions:
+        if audit != mark:
+            raise ValueError(
+                f"{path} belongs to another audit than {folder}, or the files there were changed since: "
+                "give the folder of its review page with --out."
+            )
+        if name not in given or was != given[name]:
+            raise ValueError(f"{path} has the id {shown(name)}, which is no suspect of {folder}: export it again.")
+        if name in seen:
+            raise ValueError(f"{path} decides twice about the id {shown(name)}: leave one of the rows.")
+        if word not in WORDS:
+            raise ValueError(f"{path} says {shown(word)} of {shown(name)}: give {', '.join(WORDS)}.")
+        expected = {"keep": was, "drop": ""}.get(word, label)
+        if label != expected or (word == "relabel" and label not in classes):
+            raise ValueError(
+                f"{path} has the label {shown(label)} for {shown(name)} ({word}): give a class of the audit to "
+                "relabel, the given label to keep, and none to drop."
+            )
+        seen.add(name)

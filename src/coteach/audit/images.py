@@ -1,0 +1,205 @@
+"""Images in a folder for each class: read, brought to one size; what cannot be used is told by its path."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from coteach.audit.samples import Samples, Skipped, readable
+from coteach.data.features import in_a_line
+
+# Pictures only: Pillow hands some other formats, such as EPS, to outside programs.
+FORMATS = (
+    "PNG",
+    "JPEG",
+    "MPO",
+    "GIF",
+    "BMP",
+    "DIB",
+    "TIFF",
+    "WEBP",
+    "PPM",
+    "JPEG2000",
+    "AVIF",
+    "ICO",
+    "TGA",
+    "PCX",
+)
+GREY = ("1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N")
+DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")  # more than 8 bits
+WHITE = 255
+IN_A_CLASS = "lies in no class folder"
+
+Result = TypeVar("Result")
+
+
+def read_images(folder: Path, size: int, tick: Callable[[int, int], None] = lambda done, total: None) -> Samples:
+    """Samples of shape (1, size, size) if all images are grey, else (3, size, size).
+
+    Links to files are followed, links to folders below a class are not. The whole image is kept: what is not
+    square gets margins in its mean colour. What is transparent lies on white.
+
+    Parameters
+    ----------
+    tick : function
+        Called with the number of files that were read, and of all.
+    """
+    pillow()  # or say at once that it is missing
+    found, skipped = image_files(folder)
+    pixels, kept = [], []
+    for done, (label, path) in enumerate(found, start=1):
+        try:
+            pixels.append(read_image(path, size))
+            kept.append((label, path))
+        except ValueError as reason:
+            skipped.append(Skipped(readable(path.relative_to(folder).as_posix()), str(reason)))
+        tick(done, len(found))
+    grey = all(len(image) == 1 for image in pixels)
+    return Samples(
+        x=stacked(pixels, 1 if grey else 3, size),
+        y=np.array([readable(label) for label, _ in kept]),
+        ids=[readable(path.relative_to(folder).as_posix()) for _, path in kept],
+        what="images",
+        skipped=tuple(sorted(skipped, key=lambda s: s.where)),
+        paths=[path for _, path in kept],
+        encoding={"kind": "images", "size": size, "channels": 1 if grey else 3},
+    )
+
+
+def read_new_images(paths: Iterable[Path], size: int, channels: int) -> np.ndarray:
+    """Other images as the audit read its own; raises a ValueError that names the one that cannot be read."""
+    pixels = []
+    for path in paths:
+        try:
+            pixels.append(read_image(Path(path), size))
+        except ValueError as reason:
+            raise ValueError(f"{path} cannot be used: {reason}.") from reason
+    return stacked(pixels, channels, size)
+
+
+def stacked(pixels: list[np.ndarray], channels: int, size: int) -> np.ndarray:
+    """One array (M, channels, size, size), of bytes unless an image has more than 8 bits."""
+    dtype = np.float32 if any(image.dtype != np.uint8 for image in pixels) else np.uint8
+    x = np.empty((len(pixels), channels, size, size), dtype)
+    for row, image in zip(x, pixels, strict=True):
+        row[:] = image if len(image) <= channels else image.mean(0, keepdims=True)
+    return x
+
+
+def image_files(folder: Path) -> tuple[list[tuple[str, Path]], list[Skipped]]:
+    """(class, file) for every file below a class folder, sorted; what is hidden is passed over in silence."""
+    found, skipped = [], []
+    try:
+        entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be read ({error.strerror}): give another folder.") from error
+    for entry in entries:
+        if not entry.is_dir():
+            skipped.append(Skipped(readable(entry.name), IN_A_CLASS))
+            continue
+        files = list(files_below(entry, folder, skipped))
+        if not files:
+            skipped.append(Skipped(readable(f"{entry.name}/"), "a class folder without a file"))
+        found += [(entry.name, path) for path in files]
+    if not found:
+        raise ValueError(f"{folder} has no folders with images in them: make one for each class.")
+    return found, skipped
+
+
+def files_below(top: Path, folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
+    def tell(path: Path, why: str) -> None:
+        skipped.append(Skipped(readable(path.relative_to(folder).as_posix()), why))
+
+    def unreadable(error: OSError) -> None:
+        tell(Path(error.filename), f"a folder that cannot be read ({error.strerror})")
+
+    for where, folders, files in os.walk(top, onerror=unreadable):
+        for name in [name for name in folders if (Path(where) / name).is_symlink()]:
+            tell(Path(where) / name, "a link to a folder, which is not followed")
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(where) / name for name in sorted(files) if not name.startswith("."))
+
+
+def read_image(path: Path, size: int) -> np.ndarray:
+    """Array (1 or 3, size, size): uint8, or float32 on the same scale from an image of more than 8 bits."""
+    return use_image(path, size, lambda image: fitted(image, size))
+
+
+def use_image(path: Path, size: int, use: Callable[[Any], Result]) -> Result:
+    """Whatever is made of the upright image, which need not have more detail than so many pixels take."""
+    image_module = pillow()
+    if not path.is_file():
+        raise ValueError("not a file")  # a pipe would be waited for without end, a broken link leads nowhere
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", image_module.DecompressionBombWarning)
+            with image_module.open(path, formats=formats(image_module)) as image:
+                image.draft(None, (2 * size, 2 * size))  # a large JPEG need not be decoded in full
+                return use(upright(image))
+    except image_module.UnidentifiedImageError:
+        raise ValueError("not an image") from None
+    except (image_module.DecompressionBombWarning, image_module.DecompressionBombError):
+        most = (image_module.MAX_IMAGE_PIXELS or 0) / 1e6
+        raise ValueError(f"an image of more than {most:.0f} megapixels") from None
+    except Exception as error:  # decoders meet damaged files with exceptions of every kind
+        raise ValueError(f"not a whole image ({in_a_line(error)[:200]})") from error
+
+
+def upright(image: Any) -> Any:
+    """The image as it is to be seen: turned as the camera was held, without transparency, grey or in colour."""
+    from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode in DEEP:
+        return Image.fromarray(eight_bit_scale(np.asarray(image), image.mode))
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        seen = image.convert("RGBA")
+        ground = Image.new("RGBA", seen.size, (WHITE, WHITE, WHITE, WHITE))
+        flat = Image.alpha_composite(ground, seen).convert("RGB")
+        return flat.convert("L") if image.mode in GREY else flat
+    return image.convert("L" if image.mode in GREY else "RGB")
+
+
+def eight_bit_scale(values: np.ndarray, mode: str) -> np.ndarray:
+    """float32 from 0 to 255, of 16 bits, or of floats that may have any range."""
+    values = values.astype(np.float32)
+    if mode == "F" or values.max() > 65535 or values.min() < 0:
+        if not np.isfinite(values).all():
+            raise ValueError("pixels that are not finite")
+        values = values - values.min()
+        return values * (255 / max(float(values.max()), 1e-30))
+    return values / 257
+
+
+def fitted(image: Any, size: int) -> np.ndarray:
+    """Array (channels, size, size): the whole image, with margins in its mean colour if it is not square."""
+    from PIL import Image
+
+    scale = size / max(image.size)
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    small = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=3.0))
+    small = small[None] if small.ndim == 2 else small.transpose(2, 0, 1)
+    mean = small.mean((1, 2), keepdims=True).astype(small.dtype)
+    whole = np.broadcast_to(mean, (len(small), size, size)).copy()
+    top, left = (size - height) // 2, (size - width) // 2
+    whole[:, top : top + height, left : left + width] = small
+    return whole
+
+
+def formats(image_module: ModuleType) -> list[str]:
+    """Those of ours that this Pillow can read."""
+    image_module.init()
+    return [name for name in FORMATS if name in image_module.OPEN]
+
+
+def pillow() -> ModuleType:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ValueError("images need Pillow: pip install 'coteach[images]'.") from error
+    return Image

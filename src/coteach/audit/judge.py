@@ -1,0 +1,175 @@
+"""From samples to suspects: the classifier, how long it will take, and what it found.
+
+N networks, M samples, S suspects, C classes.
+"""
+
+import importlib
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from coteach.audit.request import Audit
+from coteach.audit.samples import Samples, shown
+from coteach.estimators import RobustClassifier
+from coteach.labels.ledger import Suspects
+from coteach.networks import NETWORKS
+from coteach.runs.setup import chosen_device
+
+LONG_ENOUGH = 1.0  # seconds, to be timed by
+SHORT = 20.0  # seconds of training that need not be known exactly
+HIGH = 0.3  # share of wrong labels that is doubtful in itself
+BATCH, SMALLEST_BATCH, STEPS = 128, 8, 16
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What an audit found.
+
+    Attributes
+    ----------
+    samples : Samples
+        With `ids`, and `paths`, `texts` or `rows` to show them by; `suspects.index` counts in these.
+    classifier : RobustClassifier
+        Fitted; `label_quality_` has a number for every sample, not for suspects alone.
+    suspects : Suspects
+        The worst first.
+    given_NS, suggested_NS : float arrays
+        Each network's probability of the given and of the suggested label, of the suspects.
+    notes : tuple of str
+        What went wrong or is odd, a sentence each; the samples' own included.
+    seconds : float
+        What the training took.
+    """
+
+    samples: Samples
+    classifier: RobustClassifier
+    suspects: Suspects
+    given_NS: np.ndarray
+    suggested_NS: np.ndarray
+    notes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def trusted(self) -> np.ndarray:
+        """Marks the samples that are no suspects (M)."""
+        trusted_M = np.ones(len(self.samples), dtype=bool)
+        trusted_M[self.suspects.index] = False
+        return trusted_M
+
+
+def classifier_for(audit: Audit) -> RobustClassifier:
+    """With what the user says, and the classifier's own defaults for the rest."""
+    chosen_device(audit.device)  # raises a ValueError for one that is not there
+    given: dict[str, Any] = {"method": audit.method, "loss": audit.loss, "epochs": audit.epochs}
+    return RobustClassifier(
+        module=module_named(audit.module),
+        noise_rate=audit.noise_rate,
+        keep_per_class=audit.keep_per_class,
+        device=audit.device,
+        random_state=audit.seed,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+
+
+def module_named(name: str | None) -> str | Callable[..., Any] | None:
+    """A network of ours by its name, or whatever `package.module:factory` is."""
+    if name is None or name in NETWORKS:
+        return name
+    where, colon, what = name.partition(":")
+    if not (colon and where and what):
+        raise ValueError(
+            f"module is {name!r}: give one of {', '.join(NETWORKS)}, or package.module:factory for your own."
+        )
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the folder the command is given in, as `python -m` has it
+    try:
+        found = getattr(importlib.import_module(where), what)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{name} cannot be imported ({error}): check its name, or the folder you are in."
+        ) from error
+    if not callable(found):
+        raise ValueError(f"{name} is not a class or function that makes a network: give one.")
+    return found
+
+
+def forecast(classifier: RobustClassifier, samples: Samples) -> float:
+    """Seconds that `judge` will take, from an epoch on a few of the samples.
+
+    All that can be wrong with the settings shows here, too. The first trial only warms up.
+    """
+    batch = min(
+        BATCH, max(SMALLEST_BATCH, len(samples) // STEPS)
+    )  # as the classifier takes it for so many samples
+    few, warm = 2 * batch, False
+    while True:
+        part = samples.take(spread(samples.y, few))
+        trial = clone(classifier).set_params(epochs=1, batch_size=batch)
+        begin = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trial.fit(part.x, part.y)
+        seconds = time.perf_counter() - begin
+        expected = seconds * classifier.epochs * len(samples) / len(part)
+        if expected < SHORT or (warm and (seconds > LONG_ENOUGH or len(part) == len(samples))):
+            return expected
+        few, warm = few * 4 if warm or seconds < LONG_ENOUGH else few, True
+
+
+def spread(y_M: np.ndarray, n: int) -> np.ndarray:
+    """Numbers of about n samples, evenly from all classes, and at least one of each."""
+    by_class = np.argsort(y_M, kind="stable")
+    even = by_class[np.linspace(0, len(y_M) - 1, min(n, len(y_M))).astype(np.int64)]
+    return np.union1d(even, np.unique(y_M, return_index=True)[1])
+
+
+def judge(classifier: RobustClassifier, samples: Samples, share: float | None = None) -> Findings:
+    """Train, and list the share of samples whose labels are trusted least; by default the noise rate."""
+    begin = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        classifier.fit(samples.x, samples.y)
+    suspects = classifier.suspects(share)
+    given_NS, suggested_NS = opinions(classifier, samples, suspects)
+    told = dict.fromkeys(str(warning.message) for warning in caught)
+    notes = (*samples.notes, *told, *high_estimate(classifier), *starved(samples.y, suspects))
+    seconds = time.perf_counter() - begin
+    return Findings(samples, classifier, suspects, given_NS, suggested_NS, notes, seconds)
+
+
+def high_estimate(classifier: RobustClassifier) -> list[str]:
+    """Networks that cannot tell the classes apart take their own mistakes for wrong labels."""
+    if classifier.noise_rate != "auto" or classifier.noise_rate_ <= HIGH:
+        return []
+    return [
+        f"an estimate of {100 * classifier.noise_rate_:.0f} % is either true or means that these networks cannot "
+        "tell the classes apart: look at the first suspects, then give --noise-rate, or embeddings with --npz"
+    ]
+
+
+def starved(y_M: np.ndarray, suspects: Suspects) -> list[str]:
+    """A note for each class that is doubted as a whole."""
+    classes, counts = np.unique(y_M, return_counts=True)
+    doubted = [int((suspects.given == c).sum()) for c in classes]
+    return [
+        f"{d} of the {n} samples of class {shown(str(c))} are suspects, which leaves few of it in cleaned.csv"
+        for c, n, d in zip(classes, counts, doubted, strict=True)
+        if 2 * d > n
+    ]
+
+
+def opinions(classifier: RobustClassifier, samples: Samples, suspects: Suspects) -> tuple[np.ndarray, np.ndarray]:
+    """Each network's probability of the given and of the suggested label of every suspect (N, S)."""
+    if not len(suspects):
+        none = np.zeros((len(classifier.networks_), 0))
+        return none, none
+    p_NSC = classifier.networks_proba(samples.x[suspects.index])
+    each = np.arange(len(suspects))
+    given_S, suggested_S = (np.searchsorted(classifier.classes_, y) for y in (suspects.given, suspects.suggested))
+    return p_NSC[:, each, given_S], p_NSC[:, each, suggested_S]

@@ -1,0 +1,184 @@
+"""Samples with the labels they were given, whatever they were read from, and what could not be used of them.
+
+M samples.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FEWEST = 10  # samples to judge anything by
+FEW = 5  # samples of a class, below which its judgements are worth little
+SPLITS = {"train", "val", "valid", "validation", "test", "dev"}
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """What was left out: a path, a row or a sample, and why."""
+
+    where: str
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What an audit is about.
+
+    Attributes
+    ----------
+    x : array of shape (M, …)
+        Features as `RobustClassifier.fit` takes them.
+    y : array of shape (M,)
+        Given labels.
+    ids : list of str
+        What a sample is called in every file that is written.
+    what : str
+        What the samples are, in the plural: images, rows or samples.
+    notes : tuple of str
+        What the reader decided for the user, a sentence each.
+    paths, texts, rows : sequences of length M, or None
+        To show a sample to people: the image's file, its text, its cells by column.
+    encoding : dict or encoder
+        How x was made, to make it again of new data.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    ids: list[str]
+    what: str
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
+    paths: Sequence[Path] | None = None
+    texts: Sequence[str] | None = None
+    rows: "Rows | None" = None
+    encoding: Any = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Samples of each class, in the order of the sorted classes."""
+        classes, counts = np.unique(self.y, return_counts=True)
+        return {str(c): int(n) for c, n in zip(classes.tolist(), counts, strict=True)}
+
+    def take(self, index: np.ndarray) -> "Samples":
+        def of(values: Sequence | None) -> list | None:
+            return None if values is None else [values[i] for i in index]
+
+        rows = None if self.rows is None else replace(self.rows, index=[self.rows.index[i] for i in index])
+        ids = [self.ids[i] for i in index]
+        return replace(
+            self, x=self.x[index], y=self.y[index], ids=ids, paths=of(self.paths), texts=of(self.texts), rows=rows
+        )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The cells of the rows that were kept; a row is put together when it is asked for."""
+
+    columns: dict[str, Sequence[Any] | np.ndarray] = field(repr=False)
+    index: list[int] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return {name: cells[self.index[i]] for name, cells in self.columns.items()}
+
+
+def usable(samples: Samples) -> Samples:
+    """The samples that can be judged, with a word on the others; raises a ValueError if they are too few."""
+    read, lost = len(samples), len(samples.skipped)
+    if lost > read:
+        first = samples.skipped[0]
+        raise ValueError(
+            f"{lost} of {lost + read} {samples.what} cannot be used, the first being {first.where} ({first.why}): "
+            "mend them first."
+        )
+    repeated = [name for name, n in Counter(samples.ids).items() if n > 1]
+    if repeated:
+        raise ValueError(f"the id {shown(repeated[0])} occurs more than once: give every sample an id of its own.")
+    samples = without_lone_classes(samples)
+    n, classes = len(samples), samples.counts
+    if len(classes) < 2:
+        raise ValueError(
+            f"there are {samples.what} of {len(classes)} class(es) with two samples or more: two are needed."
+        )
+    if set(classes) <= SPLITS:
+        raise ValueError(
+            f"the classes are called {' and '.join(classes)}, which are parts of a data set: "
+            "give the folder that holds the folders of the classes."
+        )
+    if n < FEWEST:
+        raise ValueError(f"there are {n} {samples.what}: to find wrong labels takes at least {FEWEST}.")
+    few = [name for name, n in classes.items() if n < FEW]
+    note = (f"fewer than {FEW} samples, so that little can be said about: {listed(few)}",) if few else ()
+    return replace(samples, notes=(*samples.notes, *note, *look_alikes(classes), *formulas(samples)))
+
+
+def without_lone_classes(samples: Samples) -> Samples:
+    """A class of one sample cannot be learnt from others: its sample is left out."""
+    _, class_of, counts = np.unique(samples.y, return_inverse=True, return_counts=True)
+    lone = counts[class_of] == 1
+    if lone.sum() * 2 > len(samples):
+        raise ValueError(
+            f"{lone.sum()} of {len(samples)} {samples.what} have a label that no other has: these are no classes."
+        )
+    if not lone.any():
+        return samples
+    why = "the only sample of its class"
+    more = [Skipped(samples.ids[i], f"{why} {shown(str(samples.y[i]))}") for i in np.flatnonzero(lone)]
+    return replace(samples.take(np.flatnonzero(~lone)), skipped=(*samples.skipped, *more))
+
+
+def look_alikes(classes: Iterable[str]) -> list[str]:
+    """A note for each two labels that are one to the eye; they stay two classes."""
+    seen: dict[str, str] = {}
+    notes = []
+    for name in classes:
+        same = seen.setdefault(" ".join(name.split()).casefold(), name)
+        if same != name:
+            notes.append(
+                f"labels {shown(same)} and {shown(name)} differ only in case or spaces: are they one class?"
+            )
+    return notes
+
+
+def formulas(samples: Samples) -> tuple[str, ...]:
+    """A note if a spreadsheet would take an id or a label for a formula."""
+    risky = [
+        name for name in {*samples.ids, *samples.counts} if name[:1] in "=+-@\t\r" and name and not is_number(name)
+    ]
+    if not risky:
+        return ()
+    return (
+        f"{len(risky)} id(s) or label(s) begin like a formula, such as {shown(min(risky))}: they are written as "
+        "they are, so import the files into a spreadsheet as text",
+    )
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def readable(text: str) -> str:
+    """Text that can be written as UTF-8: what is none, as in some names of files, becomes \\udce9 and the like."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def shown(text: str) -> str:
+    """For a terminal: on one line, without control characters, in quotes."""
+    return repr(text if len(text) <= 80 else f"{text[:77]}…")
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(map(shown, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,191 @@
+"""A table as columns of cells: comma-separated text with the line of every bad row, or parquet."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from coteach.audit.samples import Skipped, readable
+from coteach.names import nearest
+
+DELIMITERS = (",", ";", "\t")
+LONGEST_CELL = 2**27  # characters
+BAD_BYTES = range(0xDC80, 0xDD00)  # as `surrogateescape` reads bytes that are no UTF-8
+
+Cells = Sequence[Any] | np.ndarray
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells by column: text, Python's values, or an array (rows, numbers) for a column of vectors.
+
+    `numbers` says which rows of the file these are, counted from 0 without the header.
+    """
+
+    columns: dict[str, Cells] = field(repr=False)
+    numbers: list[int] = field(repr=False)
+    skipped: tuple[Skipped, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def column(self, name: str, path: Path) -> Cells:
+        if name not in self.columns:
+            there = ", ".join(self.columns)[:500]
+            raise ValueError(f"{path} has no column {name!r}{nearest(name, self.columns)}: it has {there}.")
+        return self.columns[name]
+
+
+def read_table(path: Path) -> Table:
+    table = read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
+    if not len(table):
+        raise ValueError(f"{path} has no rows that can be read: give a table with a header and rows below it.")
+    return table
+
+
+def read_csv(path: Path) -> Table:
+    """Cells as text; a row with too many or too few, or with bytes that are no UTF-8, is skipped."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file: give a table.")  # a pipe would be waited for without end
+    before = csv.field_size_limit(LONGEST_CELL)
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            return parsed(file, path)
+    except csv.Error as error:
+        raise ValueError(f"{path} cannot be read ({error}): save it as comma-separated text.") from error
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): give another file.") from error
+    finally:
+        csv.field_size_limit(before)
+
+
+def parsed(file: Any, path: Path) -> Table:
+    first = file.readline()
+    delimiter = max(DELIMITERS, key=first.count)
+    file.seek(0)
+    reader = csv.reader(file, delimiter=delimiter)
+    header = [readable(name.strip()) for name in next(reader, [])]
+    check_header(header, path)
+    rows, numbers, skipped, number = [], [], [], -1
+    line = reader.line_num + 1
+    for row in reader:
+        begins, line = line, reader.line_num + 1
+        if not row:
+            continue
+        number += 1
+        if why := why_bad(row, len(header)):
+            skipped.append(Skipped(f"line {begins}", why))
+            continue
+        rows.append(row)
+        numbers.append(number)
+    columns: dict[str, Cells] = {name: [row[c] for row in rows] for c, name in enumerate(header)}
+    return Table(columns, numbers, tuple(skipped))
+
+
+def as_csv(rows: Iterable[Sequence[Any]]) -> str:
+    """Text that is read back as it was; older Pythons do not quote a lone carriage return by themselves."""
+    text = io.StringIO()
+    usual, odd = (csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in rows:
+        (odd if any("\r" in cell for cell in row if isinstance(cell, str)) else usual).writerow(row)
+    return text.getvalue()
+
+
+def check_header(header: list[str], path: Path) -> None:
+    if not header:
+        raise ValueError(f"{path} is empty: give a table with a header and rows below it.")
+    seen: set[str] = set()
+    for name in header:
+        if name in seen:
+            raise ValueError(f"{path} has two columns named {name!r}: give every column a name of its own.")
+        seen.add(name)
+
+
+def why_bad(row: list[str], wanted: int) -> str:
+    if len(row) != wanted:
+        return f"{len(row)} cells instead of {wanted}"
+    if any(not cell.isascii() and any(ord(c) in BAD_BYTES for c in cell) for cell in row):
+        return "bytes that are not UTF-8"
+    return ""
+
+
+def read_parquet(path: Path) -> Table:
+    arrow, parquet = pyarrow()
+    try:
+        table = parquet.read_table(path)
+    except (OSError, arrow.ArrowException) as error:
+        raise ValueError(
+            f"{path} cannot be read ({' '.join(str(error).split())[:200]}): write it again."
+        ) from error
+    check_header(table.column_names, path)
+    columns = {name: cells_of(table.column(name), arrow) for name in table.column_names}
+    return Table(columns, list(range(table.num_rows)))
+
+
+def cells_of(column: Any, arrow: ModuleType) -> Cells:
+    kinds = arrow.types
+    if kinds.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if kinds.is_temporal(column.type):
+        return column.cast(arrow.string()).to_pylist()
+    if kinds.is_list(column.type) or kinds.is_large_list(column.type) or kinds.is_fixed_size_list(column.type):
+        return vectors_of(column, arrow)
+    return column.to_pylist()
+
+
+def vectors_of(column: Any, arrow: ModuleType) -> Cells:
+    """float64 array (rows, numbers), NaN where a row has none or another number of them; else the lists."""
+    kind = column.type.value_type
+    if not (arrow.types.is_floating(kind) or arrow.types.is_integer(kind)):
+        return column.to_pylist()
+    lists = [None if chunk is None else np.asarray(chunk, dtype=np.float64) for chunk in lists_of(column)]
+    return equal_lengths(lists)
+
+
+def lists_of(column: Any) -> list[np.ndarray | None]:
+    return [None if cell.values is None else cell.values.to_numpy(zero_copy_only=False) for cell in column]
+
+
+def equal_lengths(lists: Sequence[np.ndarray | None]) -> np.ndarray:
+    """The usual length is the commonest; a row of another gets NaN throughout."""
+    lengths = np.array([-1 if one is None else len(one) for one in lists])
+    known = lengths[lengths > 0]
+    usual = int(np.bincount(known).argmax()) if len(known) else 0
+    x = np.full((len(lists), usual), np.nan)
+    for row, one in zip(x, lists, strict=True):
+        if one is not None and len(one) == usual:
+            row[:] = one
+    return x
+
+
+def parsed_vectors(cells: Cells) -> np.ndarray | None:
+    """Cells such as "[0.1, 0.2]" as `equal_lengths` has them; None if the column is not made of these."""
+    there = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+    if not there or not all(cell.lstrip().startswith("[") for cell in there[:100]):
+        return None
+    lists = [as_vector(cell) for cell in cells]
+    if 2 * sum(one is not None for one in lists) < len(there):
+        return None
+    return equal_lengths(lists)
+
+
+def as_vector(cell: Any) -> np.ndarray | None:
+    try:
+        vector = np.array(json.loads(cell), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return vector if vector.ndim == 1 and len(vector) else None
+
+
+def pyarrow() -> tuple[ModuleType, ModuleType]:
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ValueError("parquet files need pyarrow: pip install 'coteach[table]'.") from error

@@ -1,0 +1,143 @@
+"""The review page of an audit: one HTML file with the suspects in it, that works offline and asks nobody.
+
+What users wrote (labels, ids, texts) goes in as JSON alone; the page shows it as text. N networks, S suspects.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import shlex
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coteach.audit.judge import Findings
+from coteach.audit.request import Audit
+from coteach.audit.samples import readable
+from coteach.audit.thumbnails import thumbnails
+
+MOST = 20_000  # suspects on the page
+BLOCK = 200  # pictures that the page reads together
+MOST_CHARACTERS = 40_000_000  # of all texts and cells together
+LONGEST_TEXT, LONGEST_CELL = 4_000, 300
+SHORTEST = 40  # characters of a cell that there is always room for
+MOST_COLUMNS = 60
+MOST_NUMBERS = 6  # of a vector
+
+
+def review_page(findings: Findings, audit: Audit, folder: Path, mark: str) -> str:
+    """The whole page; `mark` is the audit's fingerprint, which its decisions carry."""
+    style, script = page_file("review.css"), page_file("review_state.js") + page_file("review.js")
+    facts = page_facts(findings, audit, folder, mark)
+    pictures = thumbnails(findings.samples, findings.suspects.index[:MOST])
+    facts["pictures"] = BLOCK if pictures is not None else 0
+    parts = {
+        "style": style,
+        "style_hash": csp_hash(style),
+        "script": script,
+        "script_hash": csp_hash(script),
+        "audit": as_json(facts),
+        "pictures": picture_blocks(pictures or []),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page_file("review.html"))
+
+
+def page_file(name: str) -> str:
+    return (files("coteach.report") / "pages" / name).read_text(encoding="utf-8")
+
+
+def csp_hash(text: str) -> str:
+    """By which the page's policy knows its own script and style, and lets no other run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+def as_json(facts: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(facts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def picture_blocks(pictures: list[str | None]) -> str:
+    return "\n".join(
+        f'<script type="application/json" id="pictures-{k}">{as_json(pictures[begin : begin + BLOCK])}</script>'
+        for k, begin in enumerate(range(0, len(pictures), BLOCK))
+    )
+
+
+def page_facts(findings: Findings, audit: Audit, folder: Path, mark: str) -> dict[str, Any]:
+    """Everything that is shown, column by column; labels by the number of their class."""
+    samples, suspects = findings.samples, findings.suspects
+    classes = findings.classifier.classes_
+    index = suspects.index[:MOST]
+    return {
+        "fingerprint": mark,
+        "source": readable(audit.source.name or str(audit.source)),
+        "about": about(findings),
+        "command": readable(f"coteach audit --apply decisions.csv --out {shlex.quote(str(folder))}"),
+        "notes": [readable(note) for note in findings.notes],
+        "classes": [readable(str(c)) for c in classes],
+        "id": [samples.ids[i] for i in index],
+        "given": np.searchsorted(classes, suspects.given[:MOST]).tolist(),
+        "suggested": np.searchsorted(classes, suspects.suggested[:MOST]).tolist(),
+        "quality": rounded(np.nan_to_num(suspects.quality[:MOST])),
+        "p_given": [rounded(p_S[:MOST]) for p_S in findings.given_NS],
+        "p_suggested": [rounded(p_S[:MOST]) for p_S in findings.suggested_NS],
+        **texts(findings, index),
+        **cells(findings, audit, index),
+    }
+
+
+def about(findings: Findings) -> str:
+    n, listed = len(findings.suspects), min(len(findings.suspects), MOST)
+    words = f"{n:,} suspects among {len(findings.samples):,} {findings.samples.what}"
+    return words if n == listed else f"The worst {listed:,} of {words}; the others are in suspects.csv"
+
+
+def rounded(values: np.ndarray) -> list[float | None]:
+    """With four digits; None for what is no number, as networks that diverged give it."""
+    return [round(value, 4) if np.isfinite(value) else None for value in map(float, values)]
+
+
+def texts(findings: Findings, index: np.ndarray) -> dict[str, list[str]]:
+    if (all_texts := findings.samples.texts) is None:
+        return {}
+    longest = share(len(index), 1, LONGEST_TEXT)
+    return {"text": [shortened(all_texts[i], longest) for i in index]}
+
+
+def cells(findings: Findings, audit: Audit, index: np.ndarray) -> dict[str, list]:
+    """Columns, and the row of each suspect, without what is shown elsewhere: its label, name and text."""
+    if (rows := findings.samples.rows) is None:
+        return {}
+    columns = [name for name in rows.columns if name not in (audit.label, audit.text, audit.id)][:MOST_COLUMNS]
+    if not columns:
+        return {}
+    longest = share(len(index), len(columns), LONGEST_CELL)
+    return {
+        "columns": [readable(name) for name in columns],
+        "cells": [
+            [shortened(written(row[name]), longest) for name in columns] for row in (rows[i] for i in index)
+        ],
+    }
+
+
+def share(n: int, columns: int, longest: int) -> int:
+    """Characters that each of so many may take."""
+    return max(SHORTEST, min(longest, MOST_CHARACTERS // max(1, n * columns)))
+
+
+def shortened(text: str, longest: int) -> str:
+    text = readable(text)
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def written(cell: Any) -> str:
+    if cell is None:
+        return ""
+    if not isinstance(cell, (np.ndarray, list)):
+        return str(cell)
+    some = ", ".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in list(cell)[:MOST_NUMBERS])
+    return f"[{some}]" if len(cell) <= MOST_NUMBERS else f"[{some}, … {len(cell):,} in all]"
