@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
@@ -29,6 +30,10 @@ from coteach.data.glove import MEMBER, read_vectors
 from coteach.data.mnist import read_idx
 from coteach.noise import Noise, corrupt
 from coteach.paper import measured
+from coteach.runs import checkpoint
+from coteach.runs import folder as files
+from coteach.runs.folder import read_config, read_rows
+from coteach.runs.resume import as_experiment
 from coteach.runs.setup import read_matrix
 from data_files import (
     cifar_files,
@@ -97,6 +102,20 @@ def cell() -> bytes:
     return json.dumps(record).encode()
 
 
+def write_checkpoint(folder: Path) -> Path:
+    (folder / "metrics.jsonl").write_text("{}\n")
+    kept = checkpoint.Checkpoints([folder], {"plan": {"lr": 0.1}})
+    kept.write([range(2)], [range(2, 4)], [0, 0, 0, 1], 1.5, (0, 3), {"stack.theta": torch.zeros(2, 3)})
+    return kept.path
+
+
+def write_config(folder: Path) -> Path:
+    files.write_config(
+        folder, {"experiment": {"lr": 0.1}, "engine": {"device": "cpu"}, "hardware": {"threads": 1}}
+    )
+    return folder / "config.toml"
+
+
 def read_imagenet32(path: Path) -> object:
     return outside.imagenet32(path.parent, 2, 0)
 
@@ -104,7 +123,6 @@ def read_imagenet32(path: Path) -> object:
 MOON = {"moon": 0, "a": 1}
 GLOVE = b"moon 1.5 -2\na 3e-2 4\n"
 BATCH = {"data": np.zeros((2, 3072), np.uint8), "labels": np.array([1, 1000])}
-OPEN_QUESTIONS = pytest.mark.xfail(strict=False, reason="reported to the reader's author")
 
 READERS = [
     Reader("idx", one("images", lambda: idx_bytes(np.zeros((2, 3, 4)))), partial(read_idx, n_dims=3)),
@@ -167,13 +185,14 @@ READERS = [
     Reader("matrix", one("q.txt", lambda: b"0.9 0.1\n0.2, 0.8\n"), read_matrix),
     Reader("classifier", write_classifier, coteach.RobustClassifier.load),
     Reader("results", one("cell.json", cell), measured.load),
+    Reader("checkpoint", write_checkpoint, lambda path: checkpoint.read(path.parent)),
+    Reader("config", write_config, lambda path: as_experiment(read_config(path.parent)["experiment"], path)),
+    Reader("rows", one("metrics.jsonl", lambda: b'{"seed": 1, "epoch": 1}\n' * 3), read_rows),
 ]
 READERS += [replace(reader, name=f"{reader.name} inside") for reader in READERS if reader.packed]
 
 
-def with_marks(readers: list[Reader]) -> list:
-    marks = {"classifier": OPEN_QUESTIONS, "results": OPEN_QUESTIONS}
-    return [pytest.param(r, id=r.name, marks=marks.get(r.name, ())) for r in readers]
+BY_ID = [pytest.param(reader, id=reader.name) for reader in READERS]
 
 
 # ---- what is given to them ------------------------------------------------------------------------------------
@@ -295,7 +314,7 @@ def sound(tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("reader", with_marks(READERS))
+@pytest.mark.parametrize("reader", BY_ID)
 @given(data=st.data())
 def test_a_spoilt_file_is_read_or_named(reader, sound, data):
     path, content = sound(reader)
@@ -305,14 +324,14 @@ def test_a_spoilt_file_is_read_or_named(reader, sound, data):
         check(reader, path, data.draw(spoilt(content)))
 
 
-@pytest.mark.parametrize("reader", with_marks(READERS))
+@pytest.mark.parametrize("reader", BY_ID)
 def test_a_file_of_another_kind_is_read_or_named(reader, sound):
     path, _ = sound(reader)
     for content in WHOLE:
         check(reader, path, gzip.compress(content, 1) if reader.name.endswith(" inside") else content)
 
 
-@pytest.mark.parametrize("reader", with_marks(READERS))
+@pytest.mark.parametrize("reader", BY_ID)
 def test_nothing_at_the_start_or_in_the_middle_is_too_much(reader, sound):
     path, content = sound(reader)
     plain = gzip.decompress(content) if reader.name.endswith(" inside") else content

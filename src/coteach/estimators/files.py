@@ -1,22 +1,21 @@
 """A classifier's file: weights as safetensors, all else as JSON in its header. Nothing is pickled."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from coteach.estimators.modules import checked_network
+from coteach import tensorfile
+from coteach.estimators.modules import build_network, checked_network
 from coteach.estimators.training import global_state_kept
 from coteach.labels.estimate import NoiseEstimate
 from coteach.methods import METHODS
 from coteach.networks.weights import take_weights, weights_of
 from coteach.runs.experiment import pythons_own
+from coteach.runs.folder import write_whole
 
 if TYPE_CHECKING:
     from coteach.estimators.classifier import RobustClassifier
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 PLAIN = ("n_features_in_", "sample_shape_", "noise_rate_", "method_", "history_", "best_epoch_")  # as JSON
 ARRAYS = ("mean_", "scale_", "label_quality_", "kept_share_")
 LABELS = ("given_labels_", "suggested_labels_")  # as numbers of classes
+NOT_OURS = "was not written by RobustClassifier.save: give the path of one."
 
 
 def write(clf: "RobustClassifier", path: str | Path) -> None:
@@ -49,14 +49,14 @@ def write(clf: "RobustClassifier", path: str | Path) -> None:
     arrays |= {name: np.searchsorted(clf.classes_, getattr(clf, name)) for name in LABELS}
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     try:
-        header = json.dumps(facts)
+        content = tensorfile.as_bytes(facts, tensors | weights_of(clf.networks_))
     except TypeError as error:
         raise ValueError(f"the classifier cannot be written as JSON ({error}): use plain values.") from error
-    save_file(tensors | weights_of(clf.networks_), path, {"coteach": header})
+    write_whole(Path(path), content)
 
 
 def read(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "RobustClassifier":
-    facts, tensors = header_and_tensors(path)
+    facts, tensors = tensorfile.read(Path(path), NOT_OURS)
     try:
         if facts["own_module"] != (module is not None):
             said = "needs" if facts["own_module"] else "has no use for"
@@ -75,8 +75,10 @@ def read(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "Robu
             names = np.array(facts["feature_names"], dtype=object)
             clf.feature_names_in_ = names  # pyrefly: ignore[missing-attribute]
         n_networks = METHODS[clf.method_].networks
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(not_ours(path)) from error
+        if module is None:
+            refuse_other_shapes(clf, tensors, path)
+    except (KeyError, TypeError, IndexError, AttributeError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"{path} {NOT_OURS}") from error
     options, shape = clf._routed("module__"), clf.sample_shape_
     with global_state_kept("cpu"):
         clf.networks_ = [checked_network(clf.module, options, shape, len(clf.classes_)) for _ in range(n_networks)]
@@ -84,18 +86,13 @@ def read(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "Robu
     return clf
 
 
-def header_and_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    try:
-        with safe_open(path, "pt") as file:
-            facts = json.loads(file.metadata()["coteach"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(not_ours(path)) from error
-    return facts, tensors
-
-
-def not_ours(path: str | Path) -> str:
-    return f"{path} was not written by RobustClassifier.save: give the path of one."
+def refuse_other_shapes(clf: "RobustClassifier", tensors: dict[str, Tensor], path: str | Path) -> None:
+    """Before a network is made: its memory is for what the file holds, not for what its header claims."""
+    with torch.device("meta"):
+        network = build_network(clf.module, clf._routed("module__"), clf.sample_shape_, len(clf.classes_))
+    for name, value in network.state_dict().items():
+        if name not in getattr(network, "shared_buffers", ()) and tensors[f"0.{name}"].shape != value.shape:
+            raise ValueError(f"{path} {NOT_OURS}")
 
 
 def plainly(value: Any) -> Any:

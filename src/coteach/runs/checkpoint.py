@@ -5,7 +5,6 @@ of rows were at that moment: whatever was added later is cut off, and written ag
 Nothing is pickled: the tensors are safetensors, all else is JSON in their header.
 """
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-
+from coteach import tensorfile
 from coteach.engine.state import State, Tensors
 from coteach.runs import folder as files
 
@@ -88,8 +85,7 @@ class Checkpoints:
             "seconds": seconds,
             "at": at,
         }
-        host = {name: t.detach().cpu().contiguous() for name, t in (tensors or {}).items()}
-        files.write_whole(self.path, save(host, {"coteach": json.dumps(header)}))
+        files.write_whole(self.path, tensorfile.as_bytes(header, tensors or {}))
         self.written = time.perf_counter()
         self.cost = self.written - started
 
@@ -102,15 +98,14 @@ def read(folder: Path) -> Checkpoint | None:
     path = folder / NAME
     if not path.exists():
         return None
+    damaged = "is no checkpoint of coteach, or damaged: begin anew in another folder."
+    header, tensors = tensorfile.read(path, damaged)
+    if header.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} has format {header.get('format')!r}, but this version reads {FORMAT}: "
+            "go on with the version of coteach that wrote it, or begin anew in another folder."
+        )
     try:
-        with safe_open(path, "pt") as file:
-            header = json.loads(file.metadata()["coteach"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
-        if header["format"] != FORMAT:
-            raise ValueError(
-                f"{path} has format {header['format']!r}, but this version reads {FORMAT}: "
-                "go on with the version of coteach that wrote it, or begin anew in another folder."
-            )
         at = header["at"]
         return Checkpoint(
             dict(header["config"]),
@@ -121,16 +116,8 @@ def read(folder: Path) -> Checkpoint | None:
             float(header["seconds"]),
             None if at is None else State(int(at[0]), int(at[1]), tensors),
         )
-    except (
-        SafetensorError,
-        OSError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        json.JSONDecodeError,
-    ) as e:
-        raise ValueError(f"{path} is no checkpoint of coteach, or damaged: begin anew in another folder.") from e
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ValueError(f"{path} {damaged}") from error
 
 
 def refuse_other(then: dict[str, Any], now: dict[str, Any], folder: Path) -> None:

@@ -72,7 +72,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise ValueError(f"there is no run in {folder}, for it has no config.toml: give a run's own folder.")
     try:
-        config = tomllib.loads(path.read_text("utf-8"))
+        config = tomllib.loads(regular(path).read_text("utf-8"))
         if not all(isinstance(config[name], dict) for name in ("experiment", "engine", "hardware")):
             raise TypeError
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError, RecursionError) as error:
@@ -107,7 +107,16 @@ def read_rows(path: Path) -> list[dict]:
     """All rows; none of a file that is not there."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    try:
+        return [dict(json.loads(line)) for line in regular(path).read_text("utf-8").splitlines()]
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: it must have a row of JSON on each line.") from error
+
+
+def regular(path: Path) -> Path:
+    if not path.is_file():  # a pipe would be waited for
+        raise OSError(f"{path} is no regular file")
+    return path
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:

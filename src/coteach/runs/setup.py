@@ -14,6 +14,7 @@ import torch
 from coteach import data, networks, noise
 from coteach.augment import AUGMENTS
 from coteach.data import Dataset
+from coteach.data.bounded import read_whole
 from coteach.data.samples import Rows, Samples
 from coteach.engine.stream import Stream
 from coteach.engine.team import processes
@@ -21,6 +22,8 @@ from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs.experiment import OWN, Experiment
 from coteach.train import Problem
+
+MOST_OF_A_MATRIX = 2**25  # bytes: a thousand classes, 32 characters a number
 
 
 def named_after(dataset: Dataset, experiment: Experiment) -> Experiment:
@@ -79,8 +82,8 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
 
 def read_matrix(path: Path) -> np.ndarray:
     try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_whole(path, MOST_OF_A_MATRIX).decode().strip()
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: give --matrix a text file with one row of Q a line.") from error
     try:
         rows = [[float(number) for number in line.replace(",", " ").split()] for line in text.splitlines()]
@@ -185,13 +188,14 @@ def own_device(name: str) -> str:
         return name
     if name != "cuda":
         raise ValueError(f"device is {name}, but each process takes a GPU of its own: give cuda, cpu or auto.")
-    local = int(os.environ.get("LOCAL_RANK", torch.cuda.current_device()))
+    local = int(os.environ.get("LOCAL_RANK", "-1"))  # else the caller has chosen
     if local >= torch.cuda.device_count():
         raise ValueError(
             f"there are more processes than the {torch.cuda.device_count()} GPUs of this machine: "
             "start one for each GPU, or give --device cpu."
         )
-    torch.cuda.set_device(local)
+    if local >= 0:
+        torch.cuda.set_device(local)
     return name
 
 

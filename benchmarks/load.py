@@ -1,0 +1,88 @@
+"""Ten million labels of a hundred classes through noise, ledger and suspects: seconds and memory.
+
+    python benchmarks/load.py --out benchmarks/results/load.json
+"""
+
+import argparse
+import json
+import platform
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+import coteach
+from coteach import noise
+from coteach.engine.batches import Batches
+from coteach.engine.diary import Choice, Diary
+from coteach.labels.ledger import Ledger, suspects
+from coteach.runs.record import hardware
+
+T = TypeVar("T")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=10_000_000)
+    parser.add_argument("--classes", type=int, default=100)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    M, C = options.samples, options.classes
+    seconds: dict[str, float] = {}
+
+    def timed(name: str, work: Callable[[], T]) -> T:
+        started = time.perf_counter()
+        result = work()
+        seconds[name] = round(time.perf_counter() - started, 2)
+        print(f"{name}: {seconds[name]} s, peak {peak() / 2**30:.2f} GiB", flush=True)
+        return result
+
+    y = np.random.default_rng(0).integers(0, C, M)
+    drawn = timed("noise", lambda: noise.corrupt(y, "symmetric", 0.2, n_classes=C))
+    ledger = timed("ledger, one epoch", lambda: one_epoch(torch.from_numpy(drawn.labels), C))
+    quality = timed("quality", lambda: ledger.quality()[0])
+    suggested = ledger.suggestion()[0]
+    found = timed("suspects", lambda: suspects(drawn.labels, quality, suggested, 0.2))
+    assert len(found) == round(0.2 * M)
+    row = {
+        "samples": M,
+        "classes": C,
+        "seconds": seconds,
+        "peak_memory_bytes": peak(),
+        "hardware": hardware("cpu"),
+        "torch": torch.__version__,
+        "coteach": coteach.__version__,
+        "python": platform.python_version(),
+    }
+    if options.out:
+        options.out.write_text(json.dumps(row, indent=1) + "\n")
+
+
+def one_epoch(y_M: torch.Tensor, classes: int, batch: int = 4096) -> Ledger:
+    """What a training of two networks would note, from logits that are the same for every batch."""
+    x_M = torch.zeros(len(y_M), 1, dtype=torch.uint8)
+    batches = Batches(x_M, y_M[None], [1], batch, torch.float32)
+    ledger = Ledger(batches, 2, torch.float32)
+    diary = Diary((batches.per_epoch, 2, 1, batches.size), torch.float32, torch.device("cpu"))
+    logits = torch.randn(2, 1, batches.size, classes)
+    for step in batches.deal(1):
+        step_1 = torch.tensor([step])
+        _, y_RB = batches.take(step_1)
+        loss = torch.zeros(2, 1, batches.size)
+        picked = torch.ones(2, 1, batches.size, dtype=torch.bool)
+        ledger.note(step_1, logits, y_RB)
+        diary.write(step_1, Choice(loss, logits.argmax(-1), picked, loss, picked), torch.ones(2, 1, dtype=torch.bool))
+    ledger.close(batches, diary)
+    return ledger
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    main()
