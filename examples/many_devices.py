@@ -4,8 +4,8 @@ For people whose mini-batches are too slow for one device. A quarter of a minute
 
     torchrun --nproc-per-node 2 examples/many_devices.py
 
-Prints the test accuracy, and by how many processes it was learnt. What is picked is picked from the whole mini-batch,
-so it is the same for any number of them; without torchrun there is one.
+Prints the test accuracy, and by how many processes it was learnt. What is picked is picked from the whole
+mini-batch, so it is the same for any number of them; without torchrun there is one.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import numpy as np
 from sklearn.datasets import load_digits
 
 import coteach
@@ -20,10 +21,10 @@ import coteach
 
 def main(epochs: int = 30, samples: int = 1797) -> float:
     """Test accuracy of Co-teaching on digits, of whose labels 40 % are wrong."""
-    x, truth = (a[:samples] for a in load_digits(return_X_y=True))
-    half = samples // 2
+    x, truth = map(np.asarray, load_digits(return_X_y=True))
+    x, truth, half = x[:samples] / 16, truth[:samples], samples // 2
     given = coteach.noise.corrupt(truth[:half], "symmetric", 0.4, n_classes=10).labels
-    dataset = coteach.Dataset.from_arrays(x[:half] / 16, given, x[half:] / 16, truth[half:])
+    dataset = coteach.Dataset.from_arrays(x[:half], given, x[half:], truth[half:])
     with tempfile.TemporaryDirectory() as folder:
         experiment = coteach.Experiment(
             method="coteaching", tau=0.4, epochs=epochs, batch_size=64, lr=0.005, out=Path(folder) / "run"

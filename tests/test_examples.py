@@ -24,6 +24,7 @@ TINY: dict[str, dict] = {
     "own_network": {"epochs": 1, "samples": 100, "width": 2},
     "grid_search": {"epochs": 1, "samples": 120, "hidden": ((4,),), "noise_rates": (0.0, 0.3)},
     "table": {"epochs": 5, "samples": 200},
+    "many_devices": {"epochs": 2, "samples": 200},
     "new_rule": {"epochs": 2, "seeds": (1,)},
     "own_loop": {"epochs": 1, "samples": 200},
     "text_dicts": {"epochs": 1, "samples": 50},
@@ -35,6 +36,7 @@ PRINTED = {
     "table": r"test accuracy.*line \d+: given (benign|malignant), suggested (?!\1)",
     "new_rule": r"coteaching: .*coteaching_hard: .*% of the labels",
     "own_loop": r"standard: [\d.]+%.*coteaching: [\d.]+%",
+    "many_devices": r"[\d.]+ % by 1 processes",
     "text_dicts": r"standard: [\d.]+% .*coteaching: [\d.]+% ",
 }
 

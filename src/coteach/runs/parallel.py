@@ -9,7 +9,7 @@ import reprlib
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -26,7 +26,7 @@ def in_processes(
     on_message: Send,
     workers: int | None = None,
     begin: Callable[[int], None] | None = None,
-) -> Iterator[Any]:
+) -> Generator[Any]:
     """Run `work(item, send)` for every item and yield the items as they finish.
 
     Whatever a worker sends arrives in `on_message` here, before its item is yielded. The first exception is raised
@@ -43,7 +43,7 @@ def in_processes(
 
     try:
         for number, item in zip(range(workers or os.cpu_count() or 1), waiting, strict=False):
-            pipe, process = _start(work, begin and partial(begin, number))
+            pipe, process = _start(work, None if begin is None else partial(begin, number))
             crew[pipe] = process
             hand_out(pipe, item)
         while at_work:

@@ -48,7 +48,9 @@ class Prepared:
         """What decides the result of each experiment, as its config.toml has it."""
         sha256 = fingerprint(self.dataset)
         return [
-            config(e, self.plan, self.device, self.problem, self.engine, group, sha256, draw.sha256, self.processes)
+            config(
+                e, self.plan, self.device, self.problem, self.engine, group, sha256, draw.sha256, self.processes
+            )
             for e, draw in zip(self.experiments, self.draws, strict=True)
         ]
 

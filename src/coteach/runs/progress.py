@@ -39,7 +39,8 @@ class Standing:
         )
         self.waiting = [range(*group) for group in groups]
         if at:
-            self.since = State(*at, load(team.handed(save(dict(since.tensors)) if since else b"")))
+            phase, epoch = at
+            self.since = State(phase, epoch, load(team.handed(save(dict(since.tensors)) if since else b"")))
 
     def after_epoch(self, epoch: Epoch, group: range) -> None:
         pass

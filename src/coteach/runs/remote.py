@@ -6,7 +6,7 @@ A task whose worker or machine is lost is begun again by Ray, elsewhere.
 import os
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ class Mailbox:
         return taken
 
 
-def on_ray(work: Work, items: Iterable[Any], on_message: Send, resources: dict[str, float]) -> Iterator[Any]:
+def on_ray(work: Work, items: Iterable[Any], on_message: Send, resources: dict[str, float]) -> Generator[Any]:
     """Run `work(item, send)` for every item and yield the items as they finish; Ray must be connected.
 
     Whatever a task sends arrives in `on_message` here, before its item is yielded. The first exception is raised
@@ -42,7 +42,7 @@ def on_ray(work: Work, items: Iterable[Any], on_message: Send, resources: dict[s
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
+    mailbox: Any = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
     task = ray.remote(_do).options(max_retries=RETRIES, **resources)
     at_work = {task.remote(work, item, mailbox): item for item in items}
     try:
@@ -101,7 +101,7 @@ def connected(address: str | None) -> Iterator[dict[str, float]]:
                 where = f"connect to Ray at {address}" if address else "start Ray"
                 raise ValueError(f"cannot {where} ({first_line(error)}): see `ray status`.") from error
             signal.signal(signal.SIGTERM, handler)  # Ray puts its own there
-        yield ray.cluster_resources()
+        yield dict(ray.cluster_resources())
 
 
 def first_line(error: Exception) -> str:

@@ -115,7 +115,9 @@ def run_together(
         say, on_epoch = lambda line: None, lambda epoch: None
     for line in prepared.notes:
         say(line)
-    folders = [Path(folder) for folder in team.told(lambda: [str(e.resume or files.claim(e)) for e in experiments])]
+    folders = [
+        Path(folder) for folder in team.told(lambda: [str(e.resume or files.claim(e)) for e in experiments])
+    ]
     with ExitStack() as until_done:
         for folder in folders if team.leads else ():
             until_done.enter_context(held(folder))
@@ -158,7 +160,15 @@ def train(
         part = p.problem.part(group)
         with told_of_memory(p.team.size):
             return fit(
-                part, p.method, p.plan, p.build, engine=p.engine, view=p.view, team=p.team, since=since, on_epoch=after
+                part,
+                p.method,
+                p.plan,
+                p.build,
+                engine=p.engine,
+                view=p.view,
+                team=p.team,
+                since=since,
+                on_epoch=after,
             ).stack
 
     in_groups(progress.waiting, train_group, progress.after_group, progress.after_halving)
@@ -172,7 +182,9 @@ def told_of_memory(processes: int) -> Iterator[None]:
         yield
     except RuntimeError as error:
         if processes > 1 and out_of_memory(error):
-            raise ValueError("the runs do not fit into memory together: begin anew with a smaller --group.") from error
+            raise ValueError(
+                "the runs do not fit into memory together: begin anew with a smaller --group."
+            ) from error
         raise
 
 
