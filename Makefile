@@ -6,7 +6,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench format clean
+.PHONY: help demo test soak lint bench format clean
 
 INSTALLED := .venv/.installed
 
@@ -18,6 +18,9 @@ demo: $(INSTALLED) ## compare all methods on handwritten digits with wrong label
 
 test: $(INSTALLED) ## run the tests on WORKERS=2 processes (under five minutes)
 	.venv/bin/python -m pytest -n $(WORKERS) -q $(ARGS)
+
+soak: $(INSTALLED) ## run the tests that take too long for `make test`
+	.venv/bin/python -m pytest -m soak -q $(ARGS)
 
 lint: $(INSTALLED) ## check style, format and types
 	.venv/bin/ruff check

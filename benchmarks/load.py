@@ -1,6 +1,6 @@
 """Ten million labels of a hundred classes through noise, ledger and suspects: seconds and memory.
 
-    python benchmarks/load.py --out benchmarks/results/load.json
+python benchmarks/load.py --out benchmarks/results/load.json
 """
 
 import argparse
@@ -75,7 +75,9 @@ def one_epoch(y_M: torch.Tensor, classes: int, batch: int = 4096) -> Ledger:
         loss = torch.zeros(2, 1, batches.size)
         picked = torch.ones(2, 1, batches.size, dtype=torch.bool)
         ledger.note(step_1, logits, y_RB)
-        diary.write(step_1, Choice(loss, logits.argmax(-1), picked, loss, picked), torch.ones(2, 1, dtype=torch.bool))
+        diary.write(
+            step_1, Choice(loss, logits.argmax(-1), picked, loss, picked), torch.ones(2, 1, dtype=torch.bool)
+        )
     ledger.close(batches, diary)
     return ledger
 

@@ -88,3 +88,23 @@ def wait_for(path):
     while not path.exists():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def die_once(item, send):
+    """The first time it is begun, the process that does it is lost."""
+    name, mark = item
+    send(f"{name}, to begin with")
+    if name == "dies" and not Path(mark).exists():
+        Path(mark).touch()
+        time.sleep(1)  # so that what was sent has left
+        os._exit(1)
+    if name == "dies":
+        send(f"{name}, but lives")
+
+
+def keep_number(number):
+    os.environ["NUMBER_OF_THE_PROCESS"] = str(number)
+
+
+def tell_number(item, send):
+    send(os.environ["NUMBER_OF_THE_PROCESS"])

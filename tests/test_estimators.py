@@ -104,9 +104,7 @@ def test_in_processes_as_in_this_one(clouds):
         n_jobs=2,
     )
     assert search.fit(x, y).score(x, y) > 0.9
-    get_reusable_executor().shutdown(
-        wait=True
-    )  # joblib keeps its processes, which other tests see
+    get_reusable_executor().shutdown(wait=True)  # joblib keeps its processes, which other tests see
 
 
 def test_options_of_module_and_optimiser_survive_clone_and_set_params():

@@ -12,9 +12,9 @@ import pytest
 from coteach import names
 from coteach.data import DATASETS
 from coteach.fidelity import SWITCHES
-from coteach.paper import compare, measured, presets, reproduce
+from coteach.paper import compare, measured, presets, reproduce, stack
 from coteach.paper.presets import Cell, cells, preset_names, shortened
-from coteach.runs import folder
+from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment, differing_fields
 from coteach.runs.run import MAY_DIFFER, run, run_together
 from run_cases import silent
@@ -36,7 +36,7 @@ class Spy:
 
     def __init__(self, monkeypatch, fail_at=None):
         self.stacks, self.fail_at = [], fail_at
-        monkeypatch.setattr(reproduce, "run_together", self)
+        monkeypatch.setattr(stack, "run_together", self)
 
     def __call__(self, experiments, *arguments, **options):
         if len(self.stacks) == self.fail_at:
@@ -141,13 +141,13 @@ def test_presets_do_not_load_torch():
 def test_stacks_are_of_cells_that_may_run_together(name):
     todo = [(cell, cell.seeds) for cell in cells(name, then=True)]
     stacks = reproduce.stacks(todo)
-    assert sorted(cell.name for stack in stacks for cell, _ in stack) == sorted(cell.name for cell, _ in todo)
-    for stack in stacks:
-        first = stack[0][0]
-        for cell, _ in stack:
+    assert sorted(cell.name for one in stacks for cell, _ in one) == sorted(cell.name for cell, _ in todo)
+    for one in stacks:
+        first = one[0][0]
+        for cell, _ in one:
             assert differing_fields(first.experiment, cell.experiment) <= MAY_DIFFER
             assert cell.data == first.data
-    assert len({id(stack) for stack in stacks}) == len({cell_key(cell) for cell, _ in todo})
+    assert len({id(one) for one in stacks}) == len({cell_key(cell) for cell, _ in todo})
 
 
 def cell_key(cell):
@@ -293,7 +293,8 @@ def test_what_another_preset_has_measured_is_taken_over(tmp_path, monkeypatch):
 def test_a_seed_that_is_there_is_kept_and_the_seconds_of_a_stack_are_shared_out(tmp_path, dataset):
     result = run(replace(tiny().experiment, seeds=(1, 2), out=tmp_path / "run"), dataset, say=silent)
     result.summary["seconds"] = 12.0
-    new = measured.measurement(result, dataset, 4, None)
+    files.write_summary(result.folder, result.summary)
+    new = measured.measurement(result.folder, dataset, 4, None)
     assert [r["seconds"] for r in new["runs"]] == [3, 3]
     before = measured.merged(tiny(), new | {"runs": [new["runs"][0] | {"mean": 7.0}]}, None)
     both = measured.merged(tiny(), new, before)
@@ -303,12 +304,12 @@ def test_a_seed_that_is_there_is_kept_and_the_seconds_of_a_stack_are_shared_out(
 
 def test_runs_on_other_data_are_not_mixed(tmp_path, dataset, monkeypatch):
     measure([tiny(seeds=(1,))], tmp_path)
-    monkeypatch.setattr(reproduce.data, "load", lambda *a, **o: replace(dataset, name="digits"))
+    monkeypatch.setattr(stack.data, "load", lambda *a, **o: replace(dataset, name="digits"))
     with pytest.raises(ValueError, match="measured on other data"):
         measure([tiny(seeds=(1, 2), batch_size=None)], tmp_path)
 
 
-def test_a_crash_loses_one_stack_and_leaves_whole_files(tmp_path, monkeypatch):
+def test_a_crash_leaves_whole_files(tmp_path, monkeypatch):
     wanted = [tiny(seeds=(1,)), tiny(seeds=(1,), method="standard"), tiny("symmetric", 0.2, seeds=(1,))]
     Spy(monkeypatch, fail_at=1)
     with pytest.raises(KeyboardInterrupt):
@@ -329,7 +330,7 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         os.replace(source, target)  # the run's own summary
 
-    monkeypatch.setattr(folder, "os", SimpleNamespace(replace=killed, getpid=os.getpid))
+    monkeypatch.setattr(files, "os", SimpleNamespace(replace=killed, getpid=os.getpid, fsync=os.fsync))
     with pytest.raises(KeyboardInterrupt):
         measure([tiny(seeds=(1, 2))], tmp_path)
     assert path.read_bytes() == before
@@ -343,6 +344,35 @@ def test_a_damaged_file_is_named(tmp_path):
     with pytest.raises(ValueError, match="x.json is damaged: remove it"):
         measure([tiny()], tmp_path)
     path.write_text('{"of": "somebody else"}')
+    assert measured.in_folder(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "deep", "huge", "not text", "long number"])
+def test_whatever_lies_in_the_folder_is_named_at_once(tmp_path, kind, monkeypatch):
+    path = tmp_path / "other" / "x.json"
+    path.parent.mkdir()
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "huge":
+            monkeypatch.setattr(measured, "MOST_BYTES", 10)
+            path.write_text('{"a":    1}')
+        case _:
+            contents = {"deep": b"[" * 200_000, "not text": b"\xff\xfe{}", "long number": b"9" * 10_000}
+            path.write_bytes(contents[kind])
+    with pytest.raises(ValueError, match="x.json is damaged: remove it"):
+        measured.in_folder(tmp_path)
+
+
+@pytest.mark.parametrize("summary", [3, [], {}, {"seeds": 1}])
+def test_other_json_is_no_cell(tmp_path, summary):
+    (tmp_path / "other").mkdir()
+    record = {"hash": 1, "data": 2, "summary": summary, "runs": []}
+    (tmp_path / "other" / "x.json").write_text(json.dumps(record))
     assert measured.in_folder(tmp_path) == []
 
 
@@ -376,10 +406,10 @@ def test_word_vectors_that_are_not_there_are_named(tmp_path):
     (tmp_path / "vectors").mkdir()
     (tmp_path / "vectors" / "spacy.md.300d.txt").touch()
     (tmp_path / "glove.6B.zip").touch()
-    assert reproduce.find_vectors("spacy.md.300d.txt", tmp_path) == tmp_path / "vectors" / "spacy.md.300d.txt"
-    assert reproduce.find_vectors("glove.6B.300d.txt", tmp_path) == tmp_path / "glove.6B.zip"
+    assert stack.find_vectors("spacy.md.300d.txt", tmp_path) == tmp_path / "vectors" / "spacy.md.300d.txt"
+    assert stack.find_vectors("glove.6B.300d.txt", tmp_path) == tmp_path / "glove.6B.zip"
     with pytest.raises(ValueError, match="glove.6B.100d.txt are not in"):
-        reproduce.find_vectors("glove.6B.100d.txt", tmp_path)
+        stack.find_vectors("glove.6B.100d.txt", tmp_path)
 
 
 # ---- known numbers --------------------------------------------------------------------------------------------

@@ -53,6 +53,29 @@ def test_what_is_sent_just_before_the_end_is_not_lost():
     assert len(heard) == len(items)
 
 
+def test_every_process_begins_with_its_number():
+    heard: list[str] = []
+    list(in_processes(work.tell_number, range(2), heard.append, 2, begin=work.keep_number))
+    assert set(heard) <= {"0", "1"}
+    assert len(heard) == 2
+    list(in_processes(work.tell_number, range(3), heard.append, 1, begin=work.keep_number))
+    assert heard[2:] == ["0", "0", "0"]
+
+
+def test_an_item_is_asked_for_when_a_process_is_free():
+    asked, done = [], []
+
+    def items():
+        for i in range(4):
+            asked.append(i)
+            yield i
+
+    for item in in_processes(work.nothing, items(), pytest.fail, 1):
+        done.append(item)
+        assert len(asked) <= len(done) + 1
+    assert done == asked == [0, 1, 2, 3]
+
+
 def test_no_items_and_no_messages():
     assert list(in_processes(work.nothing, [], pytest.fail)) == []
     assert list(in_processes(work.nothing, iter("ab"), pytest.fail, 1)) == ["a", "b"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from coteach.cli import main
-from coteach.paper import compare, measured, presets, reproduce
+from coteach.paper import compare, measured, presets, stack
 from coteach.paper.presets import cells, preset_names
 from coteach.report import preset_figures, preset_page
 from coteach.report.reproduce import comparison_tables, in_order
@@ -54,7 +54,7 @@ def tiny(monkeypatch, tmp_path):
         stacks.append([(e.method, e.noise, e.seeds) for e in experiments])
         return run_together(experiments, *arguments, **options)
 
-    monkeypatch.setattr(reproduce, "run_together", spy)
+    monkeypatch.setattr(stack, "run_together", spy)
     return stacks
 
 
@@ -128,21 +128,21 @@ def test_only_report_trains_nothing_and_shows_what_is_there(tiny, tmp_path, caps
 
 
 def test_after_an_interruption_the_same_command_goes_on(tiny, tmp_path, monkeypatch, capsys):
-    unbroken = reproduce.run_together
+    unbroken = stack.run_together
 
     def interrupted(experiments, *arguments, **options):
         if tiny:
             raise KeyboardInterrupt
         return unbroken(experiments, *arguments, **options)
 
-    monkeypatch.setattr(reproduce, "run_together", interrupted)
+    monkeypatch.setattr(stack, "run_together", interrupted)
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", "tiny", "--device", "cpu"])
     assert stop.value.code == 130
     assert "finished are in results: the same command goes on from there" in capsys.readouterr().err
     before = {path: path.read_bytes() for path in tmp_path.glob("results/tiny/*.json")}
     assert len(before) == 2
-    monkeypatch.setattr(reproduce, "run_together", unbroken)
+    monkeypatch.setattr(stack, "run_together", unbroken)
     main(["reproduce", "tiny", "--device", "cpu"])
     assert [stack[0][0] for stack in tiny] == ["standard", "coteaching"]
     assert {path: path.read_bytes() for path in before} == before

@@ -93,6 +93,12 @@ def test_two_hundred_runs_and_a_thousand_classes():
 
     rows: list[dict] = []
     p = replace(p, x_M=p.x_M.float(), x_test=p.x_test.float())
-    fit(p, METHODS["coteaching"], replace(PLAN, epochs=2), wide, ledger=True, on_epoch=lambda e: rows.extend(e.rows))
+    fit(
+        p,
+        METHODS["coteaching"],
+        replace(PLAN, epochs=2),
+        wide,
+        ledger=True,
+        on_epoch=lambda e: rows.extend(e.rows),
+    )
     assert len(rows) == 2
-

@@ -11,18 +11,16 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-import coteach
 from coteach.paper.presets import Cell
-from coteach.runs.folder import plain, write_whole
+from coteach.paper.running import RUNNING, alone_in
+from coteach.runs.folder import plain, read_config, read_rows, write_whole
 
 if TYPE_CHECKING:
     from coteach.data import Dataset
-    from coteach.runs.run import Result
 
 CURVES = ("test_accuracy", "label_precision", "disagreement", "total_variation")
 DIGITS = 5  # of a curve's points
+MOST_BYTES = 2**26  # of a file; five runs of 200 epochs take 40 kB
 
 
 def path_of(cell: Cell, out: Path) -> Path:
@@ -43,13 +41,19 @@ def read(path: Path, expected_hash: str) -> dict[str, Any] | None:
 
 def load(path: Path) -> Any:
     try:
-        return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:  # a pipe would be read for ever
+            raise OSError(f"it is no file, or has more than {MOST_BYTES:,} bytes")
+        return json.loads(path.read_bytes().decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: remove it, and what was in it is measured again.") from error
 
 
 def is_cell(record: Any) -> bool:
-    return isinstance(record, dict) and record.keys() >= {"hash", "data", "summary", "runs"}
+    """Whether it is one of ours, and not other JSON that lies in the folder."""
+    if not (isinstance(record, dict) and record.keys() >= {"hash", "data", "summary", "runs"}):
+        return False
+    summary, runs = record["summary"], record["runs"]
+    return isinstance(summary, dict) and isinstance(summary.get("seeds"), list) and isinstance(runs, list)
 
 
 def write(path: Path, content: Any) -> None:
@@ -68,14 +72,23 @@ def lines(value: Any, indent: str = "") -> str:
     return json.dumps(value)
 
 
-def measurement(result: "Result", dataset: "Dataset", runs_in_stack: int, commit: str | None) -> dict[str, Any]:
-    """What a run of some seeds adds to a cell."""
-    import torch
+def add(cell: Cell, out: Path, new: dict[str, Any]) -> dict[str, Any]:
+    """Merge more runs into a cell's file; one process at a time, since two may have run different seeds of it."""
+    path = path_of(cell, out)
+    with alone_in(out / RUNNING):
+        for unfinished in path.parent.glob(f".{path.name}.*.tmp"):  # of a process that was killed
+            unfinished.unlink()
+        record = merged(cell, new, read(path, cell.hash))
+        write(path, record)
+    return record
 
-    s = result.summary
+
+def measurement(folder: Path, dataset: "Dataset", runs_in_stack: int, commit: str | None) -> dict[str, Any]:
+    """What the run of a folder adds to a cell."""
+    s, rows = json.loads((folder / "summary.json").read_text("utf-8")), read_rows(folder / "metrics.jsonl")
     seconds = s["seconds"] / runs_in_stack  # so that the cells' seconds sum to those of the whole
     there = {"seconds": round(seconds, 2), "hardware": s["hardware"], "commit": commit}
-    there["versions"] = {"coteach": coteach.__version__, "torch": torch.__version__, "numpy": np.__version__}
+    there["versions"] = read_config(folder)["versions"]
     return {
         "data": {
             "samples": len(dataset.x_train),
@@ -85,7 +98,7 @@ def measurement(result: "Result", dataset: "Dataset", runs_in_stack: int, commit
             "noise_sha256": s["noise_sha256"],
             "realised_rate": s["realised_rate"],
         },
-        "runs": [of_seed(seed, result.rows) | there for seed in s["seeds"]],
+        "runs": [of_seed(seed, rows) | there for seed in s["seeds"]],
     }
 
 
@@ -151,8 +164,7 @@ def taken_over(cell: Cell, out: Path, known: list[dict[str, Any]]) -> dict[str, 
         have = set() if record is None else set(record["summary"]["seeds"])
         alike = other["hash"] == cell.hash and other["file"] != path.relative_to(out).as_posix()
         if alike and not set(cell.seeds) <= have:
-            record = merged(cell, other, record)
-            write(path, record)
+            record = add(cell, out, other)
     return record
 
 

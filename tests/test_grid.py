@@ -1,0 +1,355 @@
+"""Grids that are killed, shared out or asked for twice: nothing is lost, and nothing is run twice."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import coteach
+import parallel_work
+from coteach.cli import completed, main
+from coteach.paper import grid, measured, reproduce, running, stack
+from coteach.runs import checkpoint, remote
+from coteach.runs.lock import held
+from grid_cases import cell, contents, epochs_logged, two_stacks
+from run_cases import silent
+
+HERE = Path(__file__).parent
+ALL_EPOCHS = sorted(
+    f"{method}, paper, warmup 1 (pair 45 %, symmetric 20 %) {epoch}"
+    for method in ("Co-teaching", "Standard")
+    for epoch in (1, 2, 3)
+)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def every_epoch_is_kept_and_nobody_waits(monkeypatch):
+    monkeypatch.setattr(checkpoint, "COST", 1.0)
+    monkeypatch.setattr(reproduce, "WAIT", 0.01)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What the two stacks come to without any trouble."""
+    out = tmp_path_factory.mktemp("whole")
+    reproduce.measure(two_stacks(), out, commit="c", say=silent)
+    return contents(out)
+
+
+def stopped(wanted, out, at, commit="c"):
+    """Measured until an epoch, which is the last that is kept."""
+
+    def stop(p):
+        if p.rows[0]["epoch"] == at:
+            raise Stop
+
+    with pytest.raises(Stop):
+        reproduce.measure(wanted, out, commit=commit, say=silent, on_progress=stop)
+
+
+def measured_again(wanted, out, commit="c", **how):
+    """The epochs that are run, and what is said."""
+    epochs, said = [], []
+
+    def note(p):
+        epochs.extend(row["epoch"] for row in p.rows)
+
+    reproduce.measure(wanted, out, commit=commit, say=said.append, on_progress=note, **how)
+    return epochs, said
+
+
+# ---- killed ---------------------------------------------------------------------------------------------------
+
+
+def die(out, *rounds):
+    done = subprocess.run(
+        [sys.executable, HERE / "grid_cases.py", str(out)],
+        input="\n".join(map(json.dumps, rounds)),
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_run_twice(tmp_path, whole):
+    """In an epoch, between the summaries of a stack, between its cells' files, and before the first of them."""
+    out = tmp_path / "out"
+    out.mkdir()
+    moments = [["step", 7], ["summary.json", 2], ["coteaching-*.json", 2], ["step", 12], ["standard-*.json", 1]]
+    die(out, *([moment] for moment in moments), [None])
+    assert contents(out) == whole
+    assert epochs_logged(out) == ALL_EPOCHS
+    assert sorted(path.name for path in out.iterdir()) == ["epochs", "tiny"]
+
+
+def test_several_processes_share_the_work_and_go_on_with_that_of_the_dead(tmp_path, whole):
+    out = tmp_path / "out"
+    out.mkdir()
+    die(out, [["step", 7], None, None])
+    assert contents(out) == whole
+    assert epochs_logged(out) == ALL_EPOCHS
+    assert sorted(path.name for path in out.iterdir()) == ["epochs", "tiny"]
+
+
+def test_a_stack_of_another_process_is_waited_for_and_not_run_if_it_was_done(tmp_path):
+    wanted = [cell(seeds=(1,))]
+    reproduce.measure(wanted, tmp_path / "done", say=silent)
+    out = tmp_path / "out"
+    folder = running.folder_of([(wanted[0], (1,))], out)
+    folder.mkdir(parents=True)
+    lock = held(folder)
+    lock.__enter__()
+    said = []
+
+    def other_ends(line):
+        said.append(line)
+        (tmp_path / "done" / "tiny").rename(out / "tiny")
+        lock.__exit__(None, None, None)
+
+    epochs = []
+    reproduce.measure(wanted, out, say=other_ends, on_progress=lambda p: epochs.extend(p.rows))
+    assert said == ["another process is measuring the last 1 stacks: waiting for it"]
+    assert epochs == []
+    assert [path.name for path in out.iterdir()] == ["tiny"]
+
+
+# ---- going on -------------------------------------------------------------------------------------------------
+
+
+def test_what_was_begun_goes_on(tmp_path, whole):
+    stopped(two_stacks(), tmp_path, at=2)
+    epochs, said = measured_again(two_stacks(), tmp_path)
+    assert sorted(epochs) == [1, 1, 1, 1, 2, 2, 2, 2] + [3] * 8  # the second stack, and the last of the first
+    assert "going on after epoch 2" in said
+    assert contents(tmp_path) == whole
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+
+
+def test_what_was_begun_with_other_threads_goes_on_with_those(tmp_path):
+    torch.set_num_threads(2)
+    try:
+        stopped([cell()], tmp_path, at=2)
+    finally:
+        torch.set_num_threads(1)
+    (config,) = tmp_path.glob(".running/*/runs/0/config.toml")
+    assert "threads = 2" in config.read_text()
+    assert measured_again([cell()], tmp_path)[0] == [3, 3]
+
+
+def test_what_cannot_go_on_begins_anew_and_says_so(tmp_path, monkeypatch):
+    wanted = [cell(seeds=(1,))]
+    stopped(wanted, tmp_path, at=2)
+    (folder,) = (tmp_path / ".running").iterdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(coteach, "__version__", "9")
+        stopped(wanted, tmp_path, at=2)
+    for commit in ("c", "d"):  # the version is back; then another commit
+        epochs = []
+        said = []
+
+        def stop(p, epochs=epochs):
+            epochs.append(p.rows[0]["epoch"])
+            if len(epochs) == 2:
+                raise Stop
+
+        with pytest.raises(Stop):
+            reproduce.measure(wanted, tmp_path, commit=commit, say=said.append, on_progress=stop)
+        assert epochs == [1, 2]
+        (line,) = [line for line in said if "beginning anew" in line]
+        assert ("versions.coteach 9, now" in line) if commit == "c" else ("the code of c, now d" in line)
+    (folder / "runs" / "0" / checkpoint.NAME).write_bytes(b"damaged")
+    epochs, said = measured_again(wanted, tmp_path, commit="d")
+    assert epochs == [1, 2, 3]
+    assert any("damaged: beginning anew" in line for line in said)
+
+
+def test_a_full_disk_does_not_throw_away_what_was_begun(tmp_path, monkeypatch):
+    wanted = [cell(seeds=(1,))]
+    stopped(wanted, tmp_path, at=1)
+
+    def full(epoch, group):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("coteach.runs.record.Record.write", lambda self, epoch, group: full(epoch, group))
+        with pytest.raises(ValueError, match="No space left"):
+            reproduce.measure(wanted, tmp_path, commit="c", say=silent)
+    assert measured_again(wanted, tmp_path)[0] == [2, 3]
+
+
+def test_a_stack_is_ended_as_it_was_begun_whatever_else_is_asked_for(tmp_path, monkeypatch):
+    stopped([cell()], tmp_path, at=2)
+    ran = []
+    run_together = stack.run_together
+
+    def spy(experiments, *arguments, **named):
+        ran.append([(e.method, e.seeds, e.resume is not None) for e in experiments])
+        return run_together(experiments, *arguments, **named)
+
+    monkeypatch.setattr(stack, "run_together", spy)
+    measured_again([cell(seeds=(1,))], tmp_path)  # fewer seeds: what was begun stays for when they are asked for
+    assert ran == [[("coteaching", (1,), False)]]
+    ran.clear()
+    measured_again([cell(seeds=(1, 2, 3)), cell("symmetric", 0.2)], tmp_path)
+    assert ran == [
+        [("coteaching", (1, 2), True)],
+        [("coteaching", (3,), False), ("coteaching", (1, 2), False)],
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "[" * 100_000, '{"cells": 1}', '{"cells": [["x", [1]]]}', '{"cells": []}']
+)
+def test_a_folder_that_is_not_ours_is_left_alone(tmp_path, text):
+    about = tmp_path / ".running" / "x" / "stack.json"
+    about.parent.mkdir(parents=True)
+    about.write_text(text)
+    todo = [(cell(), (1, 2))]
+    assert running.begun(todo, [cell()], tmp_path) == ([], todo)
+    assert about.exists()
+
+
+def test_seeds_of_a_cell_that_two_processes_measured_are_all_kept(tmp_path):
+    """Each reads the file, adds its seed and writes it."""
+    from threading import Thread
+
+    (path,) = reproduce.measure([cell(seeds=(1,))], tmp_path, say=silent)
+    one = json.loads(path.read_text())
+    seeds = range(2, 12)
+    more = [one | {"runs": [one["runs"][0] | {"seed": seed}]} for seed in seeds]
+    threads = [Thread(target=measured.add, args=(cell(), tmp_path, record)) for record in more]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert json.loads(path.read_text())["summary"]["seeds"] == [1, *seeds]
+    assert [p.name for p in tmp_path.iterdir()] == ["tiny"]
+
+
+# ---- several processes, several machines ----------------------------------------------------------------------
+
+
+def test_processes_come_to_the_same(tmp_path, whole):
+    stopped(two_stacks(), tmp_path, at=2)
+    epochs, said = measured_again(two_stacks(), tmp_path, processes=2)
+    assert len(epochs) == 4 * 3 + 4
+    assert any("going on after epoch 2" in line for line in said)
+    assert contents(tmp_path) == whole
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+
+
+def test_ray_comes_to_the_same_and_brings_back_lost_workers(tmp_path, whole, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))  # the workers find parallel_work there
+    with remote.connected(None) as there:
+        assert there["CPU"] >= 1
+        heard = []
+        items = [("dies", str(tmp_path / "died")), ("lives", str(tmp_path / "never"))]
+        done = remote.on_ray(parallel_work.die_once, items, heard.append, {"num_cpus": 1})
+        assert sorted(done) == items
+        assert sorted(heard) == ["dies, but lives", *["dies, to begin with"] * 2, "lives, to begin with"]
+        with pytest.raises(ValueError, match="^the rate is 2$"):
+            list(remote.on_ray(parallel_work.raise_it, [ValueError("the rate is 2")], silent, {"num_cpus": 1}))
+        stopped(two_stacks(), tmp_path / "out", at=2)
+        epochs, said = measured_again(two_stacks(), tmp_path / "out", ray="local")
+        assert any("going on after epoch 2" in line for line in said)
+    assert len(epochs) == 4 * 3 + 4
+    assert contents(tmp_path / "out") == whole
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["tiny"]
+
+
+def test_a_worker_that_does_not_see_the_folder_trains_elsewhere(tmp_path):
+    """As on a machine that shares no file system; another folder of that name is not taken for it."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    job = running.Job(0, [(cell(seeds=(1,)), (1,))], folder, "mine", None, "c")
+    replace(job, token="another").write_about()
+    heard = []
+    stack.train_stack(job, heard.append)
+    assert [kind for kind, *_ in heard if kind != "note"] == ["epoch"] * 3 + ["records"]
+    assert heard[-1][2][0]["runs"][0]["commit"] == "c"
+    assert [path.name for path in folder.iterdir()] == ["stack.json"]
+
+
+@given(st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=4), max_size=5), st.integers(1, 40))
+def test_stacks_are_halved_only_to_fill_empty_places(sizes, places):
+    cells = [[cell(seeds=tuple(range(n)), rate=0.1 + i / 10) for i, n in enumerate(s)] for s in sizes]
+    stacks = [[(c, c.seeds) for c in one] for one in cells]
+    divided = grid.divided(stacks, places)
+
+    def runs(found):
+        return [(c.column, seed) for one in found for c, seeds in one for seed in seeds]
+
+    assert runs(divided) == runs(stacks)
+    assert all(seeds for one in divided for _, seeds in one)
+    assert len(divided) == (max(len(stacks), min(places, len(runs(stacks)))) if stacks else 0)
+
+
+@pytest.mark.parametrize(
+    "how, device, match",
+    [
+        ({"processes": 2, "ray": "local"}, "cpu", "two ways"),
+        ({"processes": 0}, "cpu", "at least 1"),
+        ({"processes": "many"}, "cpu", "at least 1"),
+        ({"processes": 2}, "cuda:1", "every process gets its own"),
+        ({"ray": "local"}, "cuda:0", "every process gets its own"),
+    ],
+)
+def test_ways_that_cannot_be(how, device, match):
+    with (
+        pytest.raises(ValueError, match=match),
+        grid.crew(how.get("processes"), how.get("ray"), device),
+    ):
+        pass
+
+
+def test_each_process_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = []
+    for number in range(3):
+        grid.settle(2, number)
+        found.append(os.environ.pop("CUDA_VISIBLE_DEVICES"))
+    assert found == ["0", "1", "0"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, GPU-7")
+    grid.settle(2, 1)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-7"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    grid.settle(0, 1)
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+def test_a_task_takes_a_gpu_where_there_is_one():
+    some, none = {"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0}
+    assert grid.resources_of_a_stack("auto", some) == {"num_cpus": 1, "num_gpus": 1}
+    assert grid.resources_of_a_stack("cpu", some) == grid.resources_of_a_stack("auto", none)
+    assert grid.resources_of_a_stack("auto", none) == {"num_cpus": 1, "num_gpus": 0}
+    with pytest.raises(ValueError, match="no GPU"):
+        grid.resources_of_a_stack("cuda", none)
+
+
+def test_without_ray_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r"pip install 'coteach\[ray\]'"), remote.connected(None):
+        pass
+
+
+def test_flags_that_may_stand_alone(tmp_path, capsys):
+    assert completed("reproduce mnist --ray".split()) == "reproduce mnist --ray local".split()
+    assert completed("reproduce mnist --ray --all".split()) == "reproduce mnist --ray local --all".split()
+    assert completed("reproduce mnist --ray a:1 --all".split()) == "reproduce mnist --ray a:1 --all".split()
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "--ray", "mnist", "--out", str(tmp_path)])
+    assert stop.value.code == 2
+    assert "put mnist before --ray" in capsys.readouterr().err
