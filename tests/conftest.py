@@ -1,6 +1,8 @@
-"""What every test shares: one thread per worker, hypothesis without a clock, no window for figures."""
+"""What every test shares: one thread per worker, hypothesis without a clock, no window for figures, a browser."""
 
 import os
+import shutil
+from importlib.util import find_spec
 
 # Before torch and NumPy are imported: pytest-xdist already uses every core, and a sum over
 # threads may be rounded differently from run to run.
@@ -33,3 +35,40 @@ def dataset():
     from coteach.data import Dataset
 
     return Dataset.from_arrays(x[:120], y, x[120:], y)
+
+
+# ---- a browser for the pages ----------------------------------------------------------------------------------
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+NO_BROWSER = "no browser"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium without a window. Where there is none the tests are skipped, but in CI they fail."""
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None or find_spec("playwright") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_BROWSER)
+    from playwright.sync_api import sync_playwright
+
+    # Without a sandbox, which root may not have: it opens our own pages only. It would call home otherwise.
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=quiet)
+        yield running
+        running.close()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter):
+    """As the last thing said."""
+    yield
+    skipped = [
+        report for report in terminalreporter.stats.get("skipped", []) if NO_BROWSER in str(report.longrepr)
+    ]
+    if skipped:
+        terminalreporter.section("THE PAGES WERE NOT TESTED", sep="!", red=True, bold=True)
+        terminalreporter.line(
+            f"{len(skipped)} tests need a browser and were skipped. To run them: apt-get install chromium on "
+            "Debian or Ubuntu, or put chromium or google-chrome on the PATH; '.[dev]' brings Playwright."
+        )

@@ -1,15 +1,19 @@
 """Arrays in an npz file: what is taken, skipped and refused."""
 
+import io
+import os
 import re
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coteach.audit import arrays, encoding
 from coteach.audit.arrays import read_arrays
-from coteach.audit.encoding import features, write_encoding
+from coteach.audit.encoding import features, read_encoding, write_encoding
 
 
 @pytest.fixture
@@ -139,3 +143,96 @@ def test_new_arrays_are_read_from_the_same_place(save, tmp_path):
     assert (features(tmp_path, tmp_path / "data.npz") == X).all()
     with pytest.raises(ValueError, match="holds no encoding"):
         features(tmp_path / "nowhere", tmp_path / "data.npz")
+
+
+# ---- hostile files ---------------------------------------------------------------------------------------------
+
+
+def bomb(path, times: int, how: int = zipfile.ZIP_DEFLATED) -> None:
+    """A small file of zeros that says it is an array of `times` megabytes."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (times, 2**20)})
+    with zipfile.ZipFile(path, "w", how) as archive, archive.open("x.npy", "w", force_zip64=True) as member:
+        member.write(header.getvalue())
+        for _ in range(times):
+            member.write(bytes(2**20))
+
+
+def test_a_file_that_expands_without_measure_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "ALWAYS_FINE", 2**22)
+    bomb(tmp_path / "bomb.npz", 8)
+    with pytest.raises(
+        ValueError, match=r"bomb.npz cannot be read .* would expand to 8,388,7\d\d, more than 100 times"
+    ):
+        read_arrays(tmp_path / "bomb.npz")
+    with pytest.raises(ValueError, match="would expand"):
+        features_of_arrays(tmp_path)
+    bomb(tmp_path / "bomb.npz", 3)
+    assert features_of_arrays(tmp_path).shape == (3, 2**20)
+    bomb(tmp_path / "bomb.npz", 3, zipfile.ZIP_LZMA)
+    with pytest.raises(ValueError, match="compressed as NumPy never does"):
+        features_of_arrays(tmp_path)
+
+
+def features_of_arrays(folder) -> np.ndarray:
+    write_encoding(folder, {"kind": "arrays"})
+    return features(folder, folder / "bomb.npz")
+
+
+def test_large_arrays_that_are_not_packed_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "ALWAYS_FINE", 10)
+    np.savez(tmp_path / "data.npz", x=np.zeros((12, 1000)), y=Y)
+    assert len(read_arrays(tmp_path / "data.npz")) == 12
+
+
+def test_a_pipe_or_folder_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npz")
+    for path in (tmp_path / "pipe.npz", tmp_path):
+        with pytest.raises(ValueError, match="is not a file"):
+            read_arrays(path)
+
+
+BROKEN = {
+    "no JSON": b"{",
+    "no text": b"\xff\xfe",
+    "deep": b"[" * 100_000,
+    "deep objects": b'{"kind":' * 100_000,
+    "a list": b"[]",
+    "nothing": b"null",
+    "unknown": b'{"kind": "sounds"}',
+    "no kind": b"{}",
+    "no size": b'{"kind": "images"}',
+    "huge": b'{"kind": "images", "size": 1000000, "channels": 3}',
+    "no columns": b'{"kind": "table"}',
+    "odd column": b'{"kind": "table", "columns": [{"kind": "numbers", "what": 1}]}',
+    "odd kind": b'{"kind": "table", "columns": [{"kind": ["numbers"]}]}',
+    "words elsewhere": b'{"kind": "table", "columns": [], "text": {"name": "a", "words": []}}',
+    "many digits": b'{"kind": "images", "size": ' + b"9" * 10_000 + b', "channels": 3}',
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_encoding_is_one_sentence_with_its_file(what, tmp_path):
+    (tmp_path / "encoding.json").write_bytes(BROKEN[what])
+    with pytest.raises(ValueError, match=r"encoding\.json is damaged .*: audit the data again\.") as error:
+        read_encoding(tmp_path)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
+
+
+def test_an_encoding_that_is_no_file_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no encoding\.json"):
+        read_encoding(tmp_path)
+    os.mkfifo(tmp_path / "encoding.json")
+    with pytest.raises(ValueError, match=r"holds no encoding\.json"):
+        read_encoding(tmp_path)
+    (tmp_path / "folder" / "encoding.json").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"holds no encoding\.json"):
+        read_encoding(tmp_path / "folder")
+
+
+def test_an_encoding_too_large_to_be_ours_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding, "LARGEST", 100)
+    (tmp_path / "encoding.json").write_bytes(b" " * 101 + b'{"kind": "arrays"}')
+    with pytest.raises(ValueError, match="more than 100 bytes"):
+        read_encoding(tmp_path)

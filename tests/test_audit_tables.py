@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import sys
 from datetime import datetime
@@ -16,7 +17,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from coteach.audit.columns import Category, Numbers, Vectors, as_json, as_numbers, from_json, learn_column
 from coteach.audit.encoding import TableEncoder, features, read_encoding, write_encoding
 from coteach.audit.rows import label_array, read_rows
-from coteach.audit.tables import read_csv, read_table
+from coteach.audit.tables import check_header, read_csv, read_table
 from coteach.audit.texts import HOW, Texts
 from coteach.cli import main
 
@@ -410,3 +411,20 @@ def test_the_command_on_a_table_and_the_lines_that_load_its_model(suffix, tmp_pa
     assert [names["labels"][i] for i in (4, 5, 6)] == ["old", "young", "old"]
     settings = json.loads(Path("out/summary.json").read_text())["settings"]
     assert (settings["label"], settings["text"], settings["id"]) == ("group", "note", "name")
+
+
+def test_a_header_of_very_many_columns_is_checked_in_one_go(tmp_path):
+    """Comparing each with each would take hours."""
+    names = [f"c{k}" for k in range(300_000)]
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join([*names, names[7]]) + "\n")
+    with pytest.raises(ValueError, match="two columns named 'c7'"):
+        read_table(path)
+    check_header(names, path)
+
+
+def test_a_table_that_is_a_pipe_is_not_waited_for(tmp_path):
+    for name in ("pipe.csv", "pipe.parquet"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(ValueError, match="is not a file"):
+            read_table(tmp_path / name)

@@ -73,7 +73,9 @@ def check_expansion(archive: zipfile.ZipFile, packed: int) -> None:
         raise ValueError("it is compressed as NumPy never does")
     whole = sum(member.file_size for member in members)
     if whole > max(ALWAYS_FINE, MOST_EXPANSION * packed):
-        raise ValueError(f"its {packed:,} bytes would expand to {whole:,}, more than {MOST_EXPANSION} times as many")
+        raise ValueError(
+            f"its {packed:,} bytes would expand to {whole:,}, more than {MOST_EXPANSION} times as many"
+        )
 
 
 def check_shapes(path: Path, arrays: dict[str, np.ndarray]) -> None:

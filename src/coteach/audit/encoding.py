@@ -73,7 +73,7 @@ def read_encoding(folder: Path) -> Any:
     """What `write_encoding` wrote."""
     path = folder / NAME
     if not path.is_file():
-        raise ValueError(f"{folder} holds no file {NAME}: give the folder that `coteach audit` has written.")
+        raise ValueError(f"{folder} holds no {NAME}: give the folder that `coteach audit` has written.")
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"more than {LARGEST:,} bytes")

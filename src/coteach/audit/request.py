@@ -68,7 +68,8 @@ class Audit:
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without reading the data."""
         if self.apply is not None:
-            return self._check_alone()
+            self._check_alone()
+            return
         self._check_source()
         if self.method is not None:
             names.check_name("method", self.method, METHODS)

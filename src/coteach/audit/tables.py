@@ -52,8 +52,7 @@ def read_table(path: Path) -> Table:
 
 def read_csv(path: Path) -> Table:
     """Cells as text; a row with too many or too few, or with bytes that are no UTF-8, is skipped."""
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is not a file: give a table.")  # a pipe would be waited for without end
+    check_file(path)
     before = csv.field_size_limit(LONGEST_CELL)
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -64,6 +63,11 @@ def read_csv(path: Path) -> Table:
         raise ValueError(f"{path} cannot be read ({error.strerror}): give another file.") from error
     finally:
         csv.field_size_limit(before)
+
+
+def check_file(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file: give a table.")  # a pipe would be waited for without end
 
 
 def parsed(file: Any, path: Path) -> Table:
@@ -117,6 +121,7 @@ def why_bad(row: list[str], wanted: int) -> str:
 
 
 def read_parquet(path: Path) -> Table:
+    check_file(path)
     arrow, parquet = pyarrow()
     try:
         table = parquet.read_table(path)

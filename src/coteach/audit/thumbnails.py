@@ -16,7 +16,7 @@ MOST_CHARACTERS = 40_000_000  # of all pictures together
 
 
 def thumbnails(samples: Samples, index: np.ndarray) -> list[str | None] | None:
-    """A data URI for each of these samples, None for one without a picture; None alone if samples are no images."""
+    """A data URI for each of these samples, None for one without a picture; None alone if they are no images."""
     side = next((side for most, side in SIDES if len(index) <= most), LEAST_SIDE)
     if samples.paths is not None:
         uris = (from_file(samples.paths[i], side) for i in index)

@@ -25,7 +25,8 @@ MOST_LINES = 10
 def audit_command(audit: Audit) -> None:
     """What may go wrong does so before the long training: the reading, the settings, a folder to write to."""
     if audit.apply is not None:
-        return apply_command(audit.apply, audit.out or OTHERWISE)
+        apply_command(audit.apply, audit.out or OTHERWISE)
+        return
     began = time.perf_counter()
     with claimed(audit.out) as folder:
         from coteach.audit.judge import classifier_for, forecast, judge

@@ -329,7 +329,7 @@
   function fillPrint() {
     const printed = shown.slice(0, MOST_PRINTED);
     const more = shown.length > MOST_PRINTED ? `, the first ${amount(MOST_PRINTED)} of ${amount(shown.length)}` : "";
-    $("print").caption.textContent = `${$("about").textContent}${more}`;
+    $("print").caption.textContent = `${$("shown").textContent}${more}`;
     const lines = printed.map((s) => {
       const line = make("tr");
       const texts = [s + 1, visible(audit.id[s]), label(audit.given[s]), label(audit.suggested[s])];
@@ -363,7 +363,8 @@
 
   function onKey(event) {
     if (document.querySelector("dialog[open]")) return;
-    const within = event.target.closest("input, select, summary");
+    // Not the dialogues' own: one that was just closed may have the focus for another moment.
+    const within = event.target.closest("main input, main select, main summary");
     if (within && event.key === "Escape") $("list").focus();
     if (within || event.altKey) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;

@@ -1,0 +1,66 @@
+"""Audits that were never trained, to look at and decide about: what the review page and its decisions need."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from coteach.audit.decisions import fingerprint
+from coteach.audit.judge import Findings
+from coteach.audit.request import Audit
+from coteach.audit.samples import Rows, Samples
+from coteach.audit.tables import as_csv
+from coteach.audit.write import cleaned_rows, suspect_rows
+from coteach.labels.ledger import Suspects
+from coteach.report.review import review_page
+
+
+def made_up(classes: list[str], n: int, suspects: int, networks: int = 2, **samples: Any) -> Findings:
+    """Every third sample is a suspect until there are enough; the suggestion is the next class."""
+    classes_C = np.array(sorted(classes))
+    c = len(classes_C)
+    y = classes_C[np.arange(n) % c]
+    index = np.argsort(np.arange(n) % 3, kind="stable")[:suspects]
+    facts: dict[str, Any] = {"ids": [f"id {i}" for i in range(n)], "what": "samples"} | samples
+    facts = {"x": np.zeros((n, 2)), "y": y, "encoding": {"kind": "arrays"}} | facts
+    suggested = classes_C[(index + 1 + index // c % max(1, c - 1)) % c]
+    p = np.random.default_rng(0).uniform(size=(2, networks, suspects))
+    return Findings(
+        Samples(**facts),
+        SimpleNamespace(classes_=classes_C),
+        Suspects(index, y[index], suggested, np.linspace(0, 1, suspects)),
+        p[0] / 2,
+        p[1] / 2,
+        ("a note",),
+        1.0,
+    )
+
+
+def with_rows(classes: list[str], n: int, suspects: int, text: str, cell: str) -> Findings:
+    columns = {"label": ["?"] * n, "body": [text] * n, "age": list(range(n)), cell[:40]: [cell] * n}
+    rows = Rows(columns, list(range(n)))
+    return made_up(classes, n, suspects, what="rows", texts=[f"{text} {i}" for i in range(n)], rows=rows)
+
+
+def with_pictures(folder: Path, classes: list[str], n: int, suspects: int, side: int = 40) -> Findings:
+    """Each picture is of one colour: the number of its sample."""
+    paths = [folder / f"{i}.png" for i in range(n)]
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, path in enumerate(paths):
+        Image.new("RGB", (side, side // 2), (i % 256, i // 256 % 256, 128)).save(path)
+    return made_up(classes, n, suspects, what="images", paths=paths, ids=[path.name for path in paths])
+
+
+def write_audit(findings: Findings, folder: Path) -> Path:
+    """suspects.csv, cleaned.csv and the review page, whose path is returned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    suspects, cleaned = list(suspect_rows(findings)), list(cleaned_rows(findings))
+    (folder / "suspects.csv").write_text(as_csv(suspects), encoding="utf-8", newline="")
+    (folder / "cleaned.csv").write_text(as_csv(cleaned), encoding="utf-8", newline="")
+    audit = Audit(table=Path("given.csv"), label="label", text="body")
+    page = folder / "review.html"
+    mark = fingerprint(suspects[1:], cleaned[1:])
+    page.write_text(review_page(findings, audit, folder, mark), encoding="utf-8", newline="")
+    return page
