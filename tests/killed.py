@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from coteach import data
 from coteach.runs import checkpoint, folder
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
@@ -89,6 +90,7 @@ def survive(experiment: Experiment, deaths: list[tuple[str, int]]) -> None:
 
 
 if __name__ == "__main__":
+    data.load("digits")  # for what it imports
     for line in sys.stdin:
         task = json.loads(line)
         fields = {k: tuple(v) if isinstance(v, list) else v for k, v in task["experiment"].items()}

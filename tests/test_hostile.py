@@ -6,6 +6,7 @@ with HYPOTHESIS_PROFILE=thorough.
 """
 
 import gzip
+import io
 import json
 import os
 import struct
@@ -17,14 +18,21 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from safetensors.numpy import save
 from scipy.io import savemat
 
 import coteach
+from coteach.audit.arrays import read_arrays
+from coteach.audit.encoding import read_encoding
+from coteach.audit.images import read_new_images
+from coteach.audit.tables import read_table
 from coteach.data import load, outside
 from coteach.data.glove import MEMBER, read_vectors
 from coteach.data.mnist import read_idx
@@ -95,6 +103,22 @@ def write_classifier(folder: Path) -> Path:
     model = coteach.RobustClassifier(epochs=1, batch_size=8, noise_rate=0.2, random_state=0, device="cpu")
     model.fit(x, np.arange(24) % 2).save(folder / "model.safetensors")
     return folder / "model.safetensors"
+
+
+def png() -> bytes:
+    written = io.BytesIO()
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(written, "PNG")
+    return written.getvalue()
+
+
+def parquet() -> bytes:
+    written = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 2], "label": ["x", "y"]}), written)
+    return written.getvalue()
+
+
+def encoding() -> bytes:
+    return json.dumps({"kind": "table", "columns": []}).encode()
 
 
 def cell() -> bytes:
@@ -186,7 +210,14 @@ READERS = [
     Reader("classifier", write_classifier, coteach.RobustClassifier.load),
     Reader("results", one("cell.json", cell), measured.load),
     Reader("checkpoint", write_checkpoint, lambda path: checkpoint.read(path.parent)),
-    Reader("config", write_config, lambda path: as_experiment(read_config(path.parent)["experiment"], path)),
+    Reader(
+        "config", write_config, lambda path: as_experiment(read_config(path.parent)["experiment"], path.parent)
+    ),
+    Reader("csv", one("t.csv", lambda: b"a,b,label\n1,x,2\n3,y,4\n"), read_table),
+    Reader("parquet", one("t.parquet", parquet), read_table),
+    Reader("npz", one("a.npz", lambda: npz_bytes(x=np.zeros((4, 3)), y=np.arange(4) % 2)), read_arrays),
+    Reader("image", one("i.png", png), lambda path: read_new_images([path], 8, 3)),
+    Reader("encoding", one("encoding.json", encoding), lambda path: read_encoding(path.parent)),
     Reader("rows", one("metrics.jsonl", lambda: b'{"seed": 1, "epoch": 1}\n' * 3), read_rows),
 ]
 READERS += [replace(reader, name=f"{reader.name} inside") for reader in READERS if reader.packed]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from coteach.audit.samples import Skipped, readable
+from coteach.data.features import in_a_line
 from coteach.names import nearest
 
 DELIMITERS = (",", ";", "\t")
@@ -126,9 +127,7 @@ def read_parquet(path: Path) -> Table:
     try:
         table = parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:
-        raise ValueError(
-            f"{path} cannot be read ({' '.join(str(error).split())[:200]}): write it again."
-        ) from error
+        raise ValueError(f"{path} cannot be read ({in_a_line(error)[:200]}): write it again.") from error
     check_header(table.column_names, path)
     columns = {name: cells_of(table.column(name), arrow) for name in table.column_names}
     return Table(columns, list(range(table.num_rows)))

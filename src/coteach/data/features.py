@@ -75,7 +75,8 @@ def check_finite(x_M: Tensor, what: str, index_M: np.ndarray | None = None) -> N
 
 
 def in_a_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return "".join(c if c.isprintable() else "?" for c in words)
 
 
 def _native(array: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from coteach.data.features import in_a_line
 from coteach.engine import Engine
 from coteach.engine.precision import Precision
 from coteach.runs import folder as files
@@ -38,7 +39,7 @@ def as_experiment(table: dict[str, Any], folder: Path) -> Experiment:
         return Experiment(**given)
     except TypeError as error:
         raise ValueError(
-            f"{folder}/config.toml has settings that this version does not know ({error}): "
+            f"{folder}/config.toml has settings that this version does not know ({in_a_line(error)[:200]}): "
             "go on with the version of coteach that wrote it."
         ) from error
 
