@@ -16,10 +16,10 @@ help: ## list the targets
 demo: $(INSTALLED) ## compare all methods on handwritten digits with wrong labels (about a minute)
 	.venv/bin/coteach demo $(ARGS)
 
-test: $(INSTALLED) ## run the tests on WORKERS=2 processes (under five minutes)
+test: $(INSTALLED) ## run the tests on WORKERS=2 processes (six minutes)
 	.venv/bin/python -m pytest -n $(WORKERS) -q $(ARGS)
 
-soak: $(INSTALLED) ## run the tests that take too long for `make test`
+soak: $(INSTALLED) ## run the tests that take too long for `make test` (ten minutes)
 	.venv/bin/python -m pytest -m soak -q $(ARGS)
 
 lint: $(INSTALLED) ## check style, format and types

@@ -82,10 +82,10 @@ def survive(experiment: Experiment, deaths: list[tuple[str, int]]) -> None:
     for death in deaths:
         status = go(death)
         assert status == -signal.SIGKILL, f"{experiment.method} was to die at {death}, but ended with {status}"
-        torn = [p.name for p in out.iterdir() if p.name.endswith(".tmp")]
+        torn = list(out.rglob(".*.tmp"))
         assert bool(torn) == (death[0] == "before_rename"), torn
     assert go(None) == 0, experiment.method
-    assert not list(out.glob(".*")), "what was unfinished is still there"
+    assert not list(out.rglob(".*")), "what was unfinished is still there"
     assert folder.read_rows(out / "metrics.jsonl")
 
 

@@ -83,7 +83,7 @@ def test_memory_and_open_files_stay_flat(tmp_path):
 
 
 def test_two_hundred_runs_and_a_thousand_classes():
-    many = problem(n=64, runs=200)
+    many = replace(problem(n=64, runs=200), seeds=list(range(200)), noise_rates=[0.3] * 200)
     training = fit(many, METHODS["coteaching_plus"], replace(PLAN, epochs=2), mlp, engine=Engine(torch.float32))
     assert training.stack.shape == (2, 200)
     p = replace(problem(n=256, runs=1), n_classes=1000)

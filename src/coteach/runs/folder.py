@@ -87,7 +87,7 @@ def passing(path: Path) -> bool:
 
 def remove_unfinished(folder: Path) -> None:
     """Files that were being written when a process was killed."""
-    for path in folder.glob(".*.tmp"):
+    for path in folder.rglob(".*.tmp"):
         path.unlink(missing_ok=True)
 
 
