@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from coteach.audit.samples import Samples, Skipped, readable
-from coteach.data.features import in_a_line
+from coteach.words import in_a_line
 
 # What NumPy and zipfile raise for damaged, encrypted, foreign or absurdly large files.
 UNREADABLE = (

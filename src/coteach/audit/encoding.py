@@ -18,8 +18,8 @@ from coteach.audit.columns import Column, as_json, from_json, is_missing, learn_
 from coteach.audit.images import read_new_images
 from coteach.audit.tables import Cells, Table, read_table
 from coteach.audit.texts import Texts
-from coteach.data.features import in_a_line
 from coteach.runs.folder import write_whole
+from coteach.words import in_a_line
 
 NAME, WORDS = "encoding.json", "encoding.safetensors"
 LARGEST, LARGEST_SIDE = 2**28, 2**14  # bytes of a file, pixels of an image

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coteach.audit.samples import Samples, Skipped, readable
-from coteach.data.features import in_a_line
+from coteach.words import in_a_line
 
 # Pictures only: Pillow hands some other formats, such as EPS, to outside programs.
 FORMATS = (

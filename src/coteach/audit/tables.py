@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from coteach.audit.samples import Skipped, readable
-from coteach.data.features import in_a_line
 from coteach.names import nearest
+from coteach.words import in_a_line
 
 DELIMITERS = (",", ";", "\t")
 LONGEST_CELL = 2**27  # characters

@@ -74,11 +74,6 @@ def check_finite(x_M: Tensor, what: str, index_M: np.ndarray | None = None) -> N
     )
 
 
-def in_a_line(error: Exception) -> str:
-    words = " ".join(f"{type(error).__name__}: {error}".split())
-    return "".join(c if c.isprintable() else "?" for c in words)
-
-
 def _native(array: np.ndarray) -> np.ndarray:
     """As torch takes it: this machine's byte order, at most 64 bits, no negative strides, not read-only."""
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:

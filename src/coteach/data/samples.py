@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coteach.data.features import check_finite, in_a_line, numbers, pixels, stored
+from coteach.data.features import check_finite, numbers, pixels, stored
+from coteach.words import in_a_line
 
 
 class Samples:
