@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coteach.words import in_a_line
+
 
 def pixels(image: Any, whose: str) -> np.ndarray:
     """The bytes of a PIL image, of shape (height, width) or (channels, height, width)."""

@@ -4,11 +4,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from coteach.data.features import in_a_line
 from coteach.engine import Engine
 from coteach.engine.precision import Precision
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
+from coteach.words import in_a_line
 
 MAY_BE_GIVEN = ("resume", "data_dir", "tensorboard")
 
