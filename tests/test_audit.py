@@ -258,10 +258,11 @@ def test_without_out_the_folders_are_numbered(npz):
     assert sorted(path.name for path in Path("runs").iterdir()) == ["audit", "audit-2"]
 
 
-def test_ctrl_c_says_that_nothing_was_written(npz, capsys, monkeypatch):
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
+def stopped(*_: object) -> None:
+    raise KeyboardInterrupt
 
+
+def test_ctrl_c_says_that_nothing_was_written(npz, capsys, monkeypatch):
     monkeypatch.setattr("coteach.audit.judge.judge", stopped)
     with pytest.raises(SystemExit) as stop:
         main("audit --npz data.npz --epochs 1 --out out".split())
@@ -271,9 +272,6 @@ def test_ctrl_c_says_that_nothing_was_written(npz, capsys, monkeypatch):
 
 
 def test_ctrl_c_says_what_was_written(npz, capsys, monkeypatch):
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr("coteach.audit.write.write_encoding", stopped)
     with pytest.raises(SystemExit) as stop:
         main("audit --npz data.npz --epochs 1 --noise-rate 0.1 --out out".split())

@@ -9,9 +9,11 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import pyarrow as arrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from coteach.audit.columns import Category, Numbers, Vectors, as_json, as_numbers, from_json, learn_column
@@ -96,7 +98,6 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
 
 
 def test_parquet_has_cells_of_every_type(tmp_path):
-    arrow = pytest.importorskip("pyarrow")
     columns = {
         "number": arrow.array([1.5, None, 3.0]),
         "whole": arrow.array([1, None, 3]),
@@ -108,8 +109,7 @@ def test_parquet_has_cells_of_every_type(tmp_path):
         "fixed": arrow.array([[1, 2], [3, 4], [5, 6]], arrow.list_(arrow.int32(), 2)),
         "names": arrow.array([["a"], ["b"], None]),
     }
-    import_parquet = pytest.importorskip("pyarrow.parquet")
-    import_parquet.write_table(arrow.table(columns), tmp_path / "t.parquet", row_group_size=2)
+    parquet.write_table(arrow.table(columns), tmp_path / "t.parquet", row_group_size=2)
     table = read_table(tmp_path / "t.parquet")
     assert table.columns["number"] == [1.5, None, 3.0]
     assert table.columns["whole"] == [1, None, 3]
@@ -124,7 +124,6 @@ def test_parquet_has_cells_of_every_type(tmp_path):
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):
-    pytest.importorskip("pyarrow")
     (tmp_path / "t.parquet").write_bytes(b"PAR1 nonsense PAR1")
     with pytest.raises(ValueError, match="cannot be read"):
         read_table(tmp_path / "t.parquet")
@@ -393,11 +392,10 @@ def test_the_command_on_a_table_and_the_lines_that_load_its_model(suffix, tmp_pa
     if suffix == "csv":
         write(Path("t.csv"), header, rows)
     else:
-        arrow = pytest.importorskip("pyarrow")
         columns: dict = dict(zip(header, zip(*rows, strict=True), strict=True))
         columns["age"] = [None if age == "" else age for age in columns["age"]]
         columns["vector"] = [json.loads(vector) for vector in columns["vector"]]
-        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), "t.parquet")
+        parquet.write_table(arrow.table(columns), "t.parquet")
     words = f"audit --table t.{suffix} --label group --text note --id name --epochs 20 --share 0.0125 --out out"
     main([*words.split(), "--noise-rate", "0.0125"])
     said = capsys.readouterr().out

@@ -145,7 +145,7 @@ def test_parameters_laid_out_with_gaps_come_back():
     tensors = [torch.randn(shape) for shape in stack.shapes.values()]
     flat = stack._flat(tensors)
     assert flat.numel() == sum(stack.lengths)
-    for mine, theirs in zip(stack._split(flat).values(), tensors, strict=True):
+    for mine, theirs in zip(stack.split(flat).values(), tensors, strict=True):
         assert torch.equal(mine, theirs)
 
 

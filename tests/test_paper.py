@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coteach import names
+from coteach import names, whole
 from coteach.data import DATASETS
 from coteach.fidelity import SWITCHES
 from coteach.paper import compare, measured, presets, reproduce, stack
@@ -330,7 +330,7 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         os.replace(source, target)  # the run's own summary
 
-    monkeypatch.setattr(files, "os", SimpleNamespace(replace=killed, getpid=os.getpid, fsync=os.fsync))
+    monkeypatch.setattr(whole, "os", SimpleNamespace(replace=killed, getpid=os.getpid, fsync=os.fsync))
     with pytest.raises(KeyboardInterrupt):
         measure([tiny(seeds=(1, 2))], tmp_path)
     assert path.read_bytes() == before

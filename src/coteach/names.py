@@ -24,6 +24,9 @@ NOISES = {
     "instance": "depending on the sample",
     "matrix": "by a matrix of your own",
 }
+# These two need what nobody knows of their own data: the true flip matrix, and images of no class.
+ELSEWHERE = ("f_correction_known", "iterative")
+
 LOSSES = {
     "cross_entropy": "of the logits",
     "softmax_twice": "cross-entropy of the softmax outputs, the authors' accident",

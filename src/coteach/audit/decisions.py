@@ -9,7 +9,7 @@ from typing import Any
 
 from coteach.audit.samples import shown
 from coteach.audit.tables import as_csv, read_csv
-from coteach.runs.folder import write_whole
+from coteach.whole import write_whole
 
 COLUMNS = ("id", "given", "decision", "label", "audit")  # of decisions.csv, in any order
 WORDS = ("keep", "relabel", "drop")

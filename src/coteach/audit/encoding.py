@@ -18,7 +18,7 @@ from coteach.audit.columns import Column, as_json, from_json, is_missing, learn_
 from coteach.audit.images import read_new_images
 from coteach.audit.tables import Cells, Table, read_table
 from coteach.audit.texts import Texts
-from coteach.runs.folder import write_whole
+from coteach.whole import write_whole
 from coteach.words import in_a_line
 
 NAME, WORDS = "encoding.json", "encoding.safetensors"

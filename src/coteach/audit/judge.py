@@ -17,6 +17,7 @@ from sklearn.base import clone
 from coteach.audit.request import Audit
 from coteach.audit.samples import Samples, shown
 from coteach.estimators import RobustClassifier
+from coteach.estimators.options import usual_batch
 from coteach.labels.ledger import Suspects
 from coteach.networks import NETWORKS
 from coteach.runs.setup import chosen_device
@@ -24,7 +25,6 @@ from coteach.runs.setup import chosen_device
 LONG_ENOUGH = 1.0  # seconds, to be timed by
 SHORT = 20.0  # seconds of training that need not be known exactly
 HIGH = 0.3  # share of wrong labels that is doubtful in itself
-BATCH, SMALLEST_BATCH, STEPS = 128, 8, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +104,7 @@ def forecast(classifier: RobustClassifier, samples: Samples) -> float:
 
     All that can be wrong with the settings shows here, too. The first trial only warms up.
     """
-    batch = min(
-        BATCH, max(SMALLEST_BATCH, len(samples) // STEPS)
-    )  # as the classifier takes it for so many samples
+    batch = usual_batch(len(samples))
     few, warm = 2 * batch, False
     while True:
         part = samples.take(spread(samples.y, few))

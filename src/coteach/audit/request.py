@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from coteach import names
 from coteach.runs.experiment import flag, is_whole
 
-# The others need what an audit does not have: the true flip matrix, or images of no class.
-METHODS = {n: what for n, what in names.METHODS.items() if n not in ("f_correction_known", "iterative")}
+METHODS = {name: what for name, what in names.METHODS.items() if name not in names.ELSEWHERE}
 TABLES = (".csv", ".tsv", ".parquet")
 
 

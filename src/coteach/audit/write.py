@@ -21,9 +21,10 @@ from coteach.audit.judge import Findings
 from coteach.audit.request import Audit
 from coteach.audit.tables import as_csv
 from coteach.report.review import review_page
-from coteach.runs.folder import write_summary, write_whole
+from coteach.runs.folder import write_summary
 from coteach.runs.record import hardware
 from coteach.runs.setup import chosen_device
+from coteach.whole import write_whole
 
 MODEL = "model.safetensors"
 PACKAGES = ("torch", "numpy", "scikit-learn", "safetensors", "pillow", "pyarrow")

@@ -175,7 +175,7 @@ class TorchOptimiser:
 
     def _shaped(self, of_NRP: Tensor) -> list[list[Tensor]]:
         """What is laid out as theta_NRP, as views in the shapes of the parameters, a list for each network."""
-        return [list(self.stack._split(row_P).values()) for row_P in of_NRP.detach().flatten(0, 1)]
+        return [list(self.stack.split(row_P).values()) for row_P in of_NRP.detach().flatten(0, 1)]
 
 
 class MaskedOptimiser:

@@ -6,7 +6,7 @@ for networks with dropout, which draw from it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -27,8 +27,7 @@ class State:
 
 
 def state_of(training: "Training") -> dict[str, Tensor]:
-    parts = {"stack": training.stack, "optimiser": training.optimiser, "ledger": training.ledger}
-    tensors = {f"{name}.{key}": t for name, part in parts.items() if part for key, t in part.state().items()}
+    tensors = {f"{name}.{key}": t for name, part in parts(training).items() for key, t in part.state().items()}
     if training.matrix_RCC is not None:
         tensors["matrix_RCC"] = training.matrix_RCC
     return tensors | generators(training.stack.theta_NRP.device)
@@ -36,14 +35,18 @@ def state_of(training: "Training") -> dict[str, Tensor]:
 
 def restore(training: "Training", tensors: Tensors) -> None:
     """Make a training that has just been started what it was when `state_of` was asked."""
-    parts = {"stack": training.stack, "optimiser": training.optimiser, "ledger": training.ledger}
-    for name, part in parts.items():
-        if part:
-            prefix = f"{name}."
-            part.load({key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)})
+    for name, part in parts(training).items():
+        prefix = f"{name}."
+        part.load({key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)})
     torch.set_rng_state(tensors["generator.cpu"])
     if "generator.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["generator.cuda"], training.stack.theta_NRP.device)
+
+
+def parts(training: "Training") -> dict[str, Any]:
+    """What learns, or keeps what was learnt: each has `state()` and `load(tensors)`."""
+    found = {"stack": training.stack, "optimiser": training.optimiser, "ledger": training.ledger}
+    return {name: part for name, part in found.items() if part is not None}
 
 
 def generators(device: torch.device) -> dict[str, Tensor]:

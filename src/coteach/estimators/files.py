@@ -15,7 +15,7 @@ from coteach.labels.estimate import NoiseEstimate
 from coteach.methods import METHODS
 from coteach.networks.weights import take_weights, weights_of
 from coteach.runs.experiment import pythons_own
-from coteach.runs.folder import write_whole
+from coteach.whole import write_whole
 
 if TYPE_CHECKING:
     from coteach.estimators.classifier import RobustClassifier

@@ -11,12 +11,10 @@ from sklearn.utils import check_random_state
 from coteach.estimators.optimisers import check_options, plan_fields
 from coteach.fidelity import parse
 from coteach.methods import METHODS
-from coteach.names import LOSSES, check_name
+from coteach.names import ELSEWHERE, LOSSES, check_name
 from coteach.plan import Plan
 from coteach.runs.experiment import is_whole
 
-# These two need what `fit` is not told: the true flip matrix, and rounds over images of no class.
-ELSEWHERE = ("f_correction_known", "iterative")
 LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
 MAY_BE_NONE = ("batch_size", "warmup", "ramp")
 STEPS_OF_AN_EPOCH = 16  # at least, for few samples
@@ -53,10 +51,9 @@ def check_views(method: str, shape: tuple[int, ...]) -> None:
 def plan_of(params: Mapping[str, Any], optimizer_options: dict[str, Any], samples: int) -> Plan:
     """The plan for so many samples to learn from."""
     epochs, warmup, ramp = params["epochs"], params["warmup"], params["ramp"]
-    few = max(SMALLEST_BATCH, samples // STEPS_OF_AN_EPOCH)
     return Plan(
         epochs=epochs,
-        batch_size=min(params["batch_size"] or min(128, few), samples),
+        batch_size=min(params["batch_size"] or usual_batch(samples), samples),
         warmup=usual_warmup(params["method"], epochs) if warmup is None else warmup,
         ramp=min(10, max(1, epochs // 2)) if ramp is None else ramp,
         lr=params["lr"],
@@ -66,6 +63,10 @@ def plan_of(params: Mapping[str, Any], optimizer_options: dict[str, Any], sample
         fidelity=parse("paper+lr_above_zero"),  # so that the last epoch is not in vain
         **plan_fields(params["optimizer"], optimizer_options),
     )
+
+
+def usual_batch(samples: int) -> int:
+    return min(128, max(SMALLEST_BATCH, samples // STEPS_OF_AN_EPOCH))
 
 
 def usual_warmup(method: str, epochs: int) -> int:

@@ -152,7 +152,7 @@ class Stack:
     def network(self, n: int, r: int) -> nn.Module:
         """A plain copy of one network, in evaluation mode."""
         module = copy.deepcopy(self.modules[0])
-        state = self._split(self.theta_NRP.detach()[n, r]) | {k: b[n, r] for k, b in self.buffers.items()}
+        state = self.split(self.theta_NRP.detach()[n, r]) | {k: b[n, r] for k, b in self.buffers.items()}
         for name, value in _tensors(module).items():
             if name in state:  # shared buffers are there already
                 value.data = state[name].clone(memory_format=torch.contiguous_format)
@@ -186,7 +186,7 @@ class Stack:
         """Make the modules' own tensors views of the stacked ones."""
         for i, module in enumerate(modules):
             n, r = divmod(i, self.shape[1])
-            views = self._split(self.theta_NRP[n, r]) | {k: b[n, r] for k, b in self.buffers.items()} | self.shared
+            views = self.split(self.theta_NRP[n, r]) | {k: b[n, r] for k, b in self.buffers.items()} | self.shared
             for name, parameter in module.named_parameters():
                 parameter.data = views[name]
             for name, _ in list(module.named_buffers()):
@@ -195,7 +195,7 @@ class Stack:
 
     def _batched(self, x_NRB: Tensor) -> Tensor:
         """Samples that several networks share go in once: their first layers then become one large product."""
-        params = self._split(self.theta_NRP)
+        params = self.split(self.theta_NRP)
         x, over_runs = _unless_shared(x_NRB, 1)
         x, over_networks = _unless_shared(x, 0)
         each_run = vmap(self._one, in_dims=(0, 0, over_runs), randomness="different")
@@ -204,7 +204,7 @@ class Stack:
     def _one(self, params: dict[str, Tensor], buffers: dict[str, Tensor], x_B: Tensor) -> Tensor:
         return functional_call(self.modules[0], params | buffers | self.shared, (x_B,))
 
-    def _split(self, theta: Tensor) -> dict[str, Tensor]:
+    def split(self, theta: Tensor) -> dict[str, Tensor]:
         """The flat last axis as named parameters; leading axes stay."""
         return {
             name: self._shaped(piece[..., : shape.numel()], shape)

@@ -11,6 +11,7 @@ from safetensors.numpy import save
 
 from coteach.checks import check_labels
 from coteach.noise.matrices import check_matrix
+from coteach.whole import write_whole
 
 KINDS = ("none", "clean", "symmetric", "pair", "asymmetric", "instance", "matrix")
 FORMAT = "coteach.noise/1"
@@ -54,12 +55,9 @@ class Noise:
         facts = {"kind": self.kind, "seed": str(self.seed), "nominal_rate": repr(self.nominal_rate)}
         facts |= {"format": FORMAT, "sha256": self.sha256, "checksum": self._checksum()}
         tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in TENSORS}
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            unfinished.write_bytes(save(tensors, facts))
-            unfinished.replace(path)
+            write_whole(path, save(tensors, facts))
         except OSError as error:
-            unfinished.unlink(missing_ok=True)
             raise ValueError(f"{path} cannot be written ({error.strerror}): choose another place.") from error
 
     @classmethod

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from coteach.paper.presets import Cell
 from coteach.paper.running import RUNNING, alone_in
-from coteach.runs.folder import plain, read_config, read_rows, write_whole
+from coteach.runs.folder import plain, read_config, read_rows
+from coteach.whole import regular, write_whole
 
 if TYPE_CHECKING:
     from coteach.data import Dataset
@@ -41,8 +42,8 @@ def read(path: Path, expected_hash: str) -> dict[str, Any] | None:
 
 def load(path: Path) -> Any:
     try:
-        if not path.is_file() or path.stat().st_size > MOST_BYTES:  # a pipe would be read for ever
-            raise OSError(f"it is no file, or has more than {MOST_BYTES:,} bytes")
+        if regular(path).stat().st_size > MOST_BYTES:
+            raise OSError(f"it has more than {MOST_BYTES:,} bytes")
         return json.loads(path.read_bytes().decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: remove it, and what was in it is measured again.") from error

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coteach.paper.presets import Cell
-from coteach.runs.folder import LOCK, write_whole
+from coteach.runs.folder import LOCK
 from coteach.runs.lock import held
+from coteach.whole import write_whole
 
 Todo = tuple[Cell, tuple[int, ...]]  # a cell, and its seeds that are still to be run
 

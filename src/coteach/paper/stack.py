@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,12 @@ from coteach.paper.measured import measurement
 from coteach.paper.presets import Cell
 from coteach.paper.running import Job, alone_in
 from coteach.runs import checkpoint, setup
-from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
+from coteach.runs.folder import NotResumable
 from coteach.runs.parallel import Send
-from coteach.runs.prepare import prepare
-from coteach.runs.progress import reopened
 from coteach.runs.run import run_together
 from coteach.train import Epoch
+from coteach.whole import write_whole
 
 COMMIT = "commit"  # a file beside the runs: of the code that began them
 
@@ -38,8 +38,7 @@ def train_stack(job: Job, send: Send) -> None:
     with folder_for_runs(job) as folder:
         dataset = data_of(job.stack[0][0], job.data_dir)
         if not finished(job, folder):
-            experiments = ready_to_run(job, folder, dataset, say)
-            run_together(experiments, dataset, say=say, on_epoch=after)
+            train_in(folder, job, partial(run_together, dataset=dataset, say=say, on_epoch=after), say)
         send(("records", job.number, records(job, folder, dataset)))
 
 
@@ -54,33 +53,23 @@ def folder_for_runs(job: Job) -> Iterator[Path]:
             yield Path(folder)
 
 
-def ready_to_run(job: Job, folder: Path, dataset: Dataset, say: Callable[[str], None]) -> list[Experiment]:
-    """The experiments of a stack; they go on where they stopped, if that can be."""
+def train_in(folder: Path, job: Job, run: Callable[[list[Experiment]], Any], say: Callable[[str], None]) -> None:
+    """Run the experiments of a stack; they go on where they stopped, if that can be."""
     experiments = [
         replace(cell.experiment, seeds=seeds, out=folder / str(i)) for i, (cell, seeds) in enumerate(job.stack)
     ]
     if (folder / "0" / checkpoint.NAME).exists():
-        again = [replace(experiment, resume=experiment.out) for experiment in experiments]
         try:
-            refuse_other(again, folder, job.commit, dataset)
-            return again
-        except ValueError as error:
+            if (then := commit_of(folder)) != job.commit:
+                raise NotResumable(f"{folder} was begun with the code of {then}, now {job.commit}")
+            run([replace(experiment, resume=experiment.out) for experiment in experiments])
+            return
+        except NotResumable as error:
             say(f"{str(error).partition(': ')[0]}: beginning anew")
     for experiment in experiments:
         shutil.rmtree(experiment.out or "", ignore_errors=True)
-    files.write_whole(folder / COMMIT, job.commit or "")
-    return experiments
-
-
-def refuse_other(again: list[Experiment], folder: Path, commit: str | None, dataset: Dataset) -> None:
-    """Raise a ValueError if version, configuration, data or code are not those that the runs were begun with."""
-    if (then := commit_of(folder)) != commit:
-        raise ValueError(f"{folder} was begun with the code of {then}, now {commit}")
-    prepared = prepare(again, dataset, None)
-    assert prepared.group is not None
-    with setup.torch_set(prepared.threads, again[0].deterministic):
-        configs = prepared.configs(prepared.group)
-    reopened([folder / str(i) for i in range(len(again))], configs)
+    write_whole(folder / COMMIT, job.commit or "")
+    run(experiments)
 
 
 def commit_of(folder: Path) -> str | None:

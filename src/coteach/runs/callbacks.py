@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from coteach.runs.folder import read_config
 from coteach.train import Epoch
+from coteach.words import in_a_line
 
 
 class Tracker(Protocol):
@@ -51,5 +52,5 @@ class Followed:
                 what(tracker)
             except Exception as error:
                 self.trackers.remove(tracker)
-                why = " ".join(f"{type(error).__name__}: {error}".split())
+                why = in_a_line(error)
                 self.say(f"the tracker {type(tracker).__name__} failed ({why}): the run goes on without it")

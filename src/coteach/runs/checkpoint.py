@@ -16,6 +16,8 @@ from typing import Any
 from coteach import tensorfile
 from coteach.engine.state import State, Tensors
 from coteach.runs import folder as files
+from coteach.runs.folder import NotResumable
+from coteach.whole import write_whole
 
 FORMAT = 1
 NAME = "checkpoint.safetensors"
@@ -85,7 +87,7 @@ class Checkpoints:
             "seconds": seconds,
             "at": at,
         }
-        files.write_whole(self.path, tensorfile.as_bytes(header, tensors or {}))
+        write_whole(self.path, tensorfile.as_bytes(header, tensors or {}))
         self.written = time.perf_counter()
         self.cost = self.written - started
 
@@ -99,9 +101,12 @@ def read(folder: Path) -> Checkpoint | None:
     if not path.exists():
         return None
     damaged = "is no checkpoint of coteach, or damaged: begin anew in another folder."
-    header, tensors = tensorfile.read(path, damaged)
+    try:
+        header, tensors = tensorfile.read(path, damaged)
+    except ValueError as error:
+        raise NotResumable(str(error)) from error
     if header.get("format") != FORMAT:
-        raise ValueError(
+        raise NotResumable(
             f"{path} has format {header.get('format')!r}, but this version reads {FORMAT}: "
             "go on with the version of coteach that wrote it, or begin anew in another folder."
         )
@@ -117,18 +122,26 @@ def read(folder: Path) -> Checkpoint | None:
             None if at is None else State(int(at[0]), int(at[1]), tensors),
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ValueError(f"{path} {damaged}") from error
+        raise NotResumable(f"{path} {damaged}") from error
 
 
 def refuse_other(then: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
-    """Raise a ValueError that names the first thing in which two configurations differ."""
-    then, now = (flat(files.plain(config)) for config in (then, now))
-    for name in {**then, **now}:
-        if then.get(name) != now.get(name) and name != "hardware.name":
-            raise ValueError(
-                f"{folder} was begun with {name} {then.get(name, 'not set')}, now {now.get(name, 'not set')}: "
-                "make it the same again, or begin anew in another folder."
-            )
+    """Name the first thing in which a run would not be the one that was begun."""
+    if found := difference(then, now):
+        name, before, after = found
+        raise NotResumable(
+            f"{folder} was begun with {name} {before}, now {after}: "
+            "make it the same again, or begin anew in another folder."
+        )
+
+
+def difference(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first thing that decides a result and is not the same in two configurations, and what it is in each."""
+    one, other = (flat(files.plain(config)) for config in (one, other))
+    for name in {**one, **other}:
+        if one.get(name) != other.get(name) and name != "hardware.name":
+            return name, one.get(name, "not set"), other.get(name, "not set")
+    return None
 
 
 def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -144,7 +157,7 @@ def cut_back(folder: Path, lengths: dict[str, int]) -> None:
         path = folder / name
         there = path.stat().st_size if path.exists() else 0
         if there < length:
-            raise ValueError(f"{path} has lost rows since its checkpoint: begin anew in another folder.")
+            raise NotResumable(f"{path} has lost rows since its checkpoint: begin anew in another folder.")
         if length == 0:
             path.unlink(missing_ok=True)
         elif there > length:

@@ -1,15 +1,19 @@
 """The run folder: config.toml, metrics.jsonl, summary.json, and the noise that was drawn."""
 
 import json
-import os
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from coteach.runs.experiment import Experiment
+from coteach.whole import is_unfinished, regular, write_whole
 
 LOCK = ".lock"
+
+
+class NotResumable(ValueError):
+    """What a run left behind is damaged, or was begun with something else."""
 
 
 def claim(experiment: Experiment) -> Path:
@@ -38,7 +42,7 @@ def refuse_if_taken(wanted: Path | None) -> None:
         return
     if not wanted.is_dir():
         raise ValueError(f"{wanted} is a file: give another folder with --out.")
-    if any(not passing(path) for path in wanted.iterdir()):
+    if any(path.name != LOCK and not is_unfinished(path) for path in wanted.iterdir()):
         unfinished = (wanted / "config.toml").exists() and not (wanted / "summary.json").exists()
         way = f"go on with --resume {wanted}, give" if unfinished else "give"
         raise ValueError(f"{wanted} is not empty: {way} another folder with --out, or remove this one.")
@@ -76,19 +80,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         if not all(isinstance(config[name], dict) for name in ("experiment", "engine", "hardware")):
             raise TypeError
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: begin anew in another folder.") from error
+        raise NotResumable(f"{path} is damaged: begin anew in another folder.") from error
     return config
-
-
-def passing(path: Path) -> bool:
-    """Whether it is only there while a process works, or because one was killed: a lock, a file half written."""
-    return path.name == LOCK or (path.name.startswith(".") and path.name.endswith(".tmp"))
-
-
-def remove_unfinished(folder: Path) -> None:
-    """Files that were being written when a process was killed."""
-    for path in folder.rglob(".*.tmp"):
-        path.unlink(missing_ok=True)
 
 
 def append_rows(path: Path, rows: list[dict]) -> None:
@@ -113,30 +106,8 @@ def read_rows(path: Path) -> list[dict]:
         raise ValueError(f"{path} is damaged: it must have a row of JSON on each line.") from error
 
 
-def regular(path: Path) -> Path:
-    if not path.is_file():  # a pipe would be waited for
-        raise OSError(f"{path} is no regular file")
-    return path
-
-
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     write_whole(folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """In one step: a reader, or a run that goes on later, sees the whole file or the one before.
-
-    Synced, so that this holds even if the power fails.
-    """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from coteach.runs import folder as files
 from coteach.runs.prepare import Prepared
 from coteach.runs.record import Record
 from coteach.train import Epoch
+from coteach.whole import remove_unfinished
 
 
 class Standing:
@@ -72,7 +73,7 @@ class Progress(Standing):
                 say(f"going on {where(kept)}")
         else:
             for folder, config in zip(folders, configs, strict=True):
-                files.remove_unfinished(folder)
+                remove_unfinished(folder)
                 files.write_config(folder, config)
         for folder, draw in zip(folders, prepared.draws, strict=True):
             if not (folder / "noise.safetensors").exists():
@@ -115,23 +116,22 @@ def reopened(folders: list[Path], configs: list[dict[str, Any]]) -> checkpoint.C
     lengths = kept.lengths if kept else [dict.fromkeys(checkpoint.ROWS, 0)] * len(folders)
     for folder, length in zip(folders, lengths, strict=True):
         checkpoint.cut_back(folder, length)
-        files.remove_unfinished(folder)
+        remove_unfinished(folder)
     return kept
 
 
 def refuse_different(team: Team, configs: list[dict[str, Any]]) -> None:
     """The processes of a team must have been given the same, or their sums would mean nothing."""
-    for theirs, mine in zip(team.told(lambda: files.plain(configs)), files.plain(configs), strict=True):
-        then, now = checkpoint.flat(theirs), checkpoint.flat(mine)
-        for name in {**then, **now}:
-            if then.get(name) != now.get(name) and name != "hardware.name":
-                raise ValueError(
-                    f"process {team.rank} has {name} {now.get(name, 'not set')}, but the first has "
-                    f"{then.get(name, 'not set')}: start all with the same command, data and versions."
-                )
+    for theirs, mine in zip(team.told(lambda: files.plain(configs)), configs, strict=True):
+        if found := checkpoint.difference(theirs, mine):
+            name, first, here = found
+            raise ValueError(
+                f"process {team.rank} has {name} {here}, but the first has {first}: "
+                "start all with the same command, data and versions."
+            )
 
 
 def where(kept: checkpoint.Checkpoint) -> str:
     done = sum(map(len, kept.finished))
     runs = f"{done} runs are finished; " if done else ""
-    return f"{runs}after epoch {kept.state.epoch}" if kept.state else f"{runs}with the next".strip("; ")
+    return runs + (f"after epoch {kept.state.epoch}" if kept.state else "with the next")

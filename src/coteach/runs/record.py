@@ -26,6 +26,7 @@ from coteach.plan import Plan
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.train import Epoch, Problem
+from coteach.whole import write_whole
 
 
 class Record:
@@ -80,7 +81,7 @@ class Record:
             networks = [stack.network(n, r) for n in range(stack.shape[0])]
             path = networks_file(self.folders[self.owners[run]], self.seeds[run])
             path.parent.mkdir(exist_ok=True)
-            files.write_whole(path, save(weights_of(networks)))
+            write_whole(path, save(weights_of(networks)))
 
     def tell(self, row: dict) -> None:
         for event, count in row["events"].items():

@@ -65,4 +65,4 @@ def stored_engine(config: dict[str, Any], folder: Path) -> Machinery:
         )
         return Machinery(engine, str(there["device"]), int(there["group"]), int(config["hardware"]["threads"]))
     except (KeyError, ValueError, TypeError) as error:
-        raise ValueError(f"{folder}/config.toml is damaged: begin anew in another folder.") from error
+        raise files.NotResumable(f"{folder}/config.toml is damaged: begin anew in another folder.") from error
