@@ -14,6 +14,7 @@ from coteach.runs.experiment import Experiment
 from coteach.runs.folder import read_rows
 from coteach.runs.groups import in_groups
 from coteach.runs.run import run
+from run_cases import crowded
 
 
 @given(runs=st.integers(1, 40), size=st.integers(1, 50), room=st.integers(1, 50))
@@ -134,14 +135,7 @@ def test_a_machine_out_of_memory_is_halved_too_and_those_that_wait_with_it():
 
 
 def test_a_run_begun_again_twice_says_so(tmp_path, dataset, monkeypatch):
-    real = runner.fit
-
-    def crowded(problem, *arguments, **named):
-        if len(problem.seeds) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return real(problem, *arguments, **named)
-
-    monkeypatch.setattr(runner, "fit", crowded)
+    crowded(monkeypatch)
     experiment = Experiment(method="standard", epochs=2, tau=0.2, seeds=(1, 2, 3, 4), out=tmp_path / "o")
     run(experiment, dataset, say=lambda line: None)
     rows = {(row["seed"], row["epoch"]): row for row in read_rows(tmp_path / "o" / "metrics.jsonl")}

@@ -16,7 +16,8 @@ import oracle
 from coteach import rules
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.diary import Choice, Diary
-from coteach.metrics import EVENTS, count, evaluate, last_ten
+from coteach.labels.histograms import BINS, EDGES
+from coteach.metrics import EVENTS, count, evaluate, last_ten, loss_histograms
 from coteach.networks.stack import Stack
 from coteach.rules import Batch
 
@@ -198,6 +199,13 @@ def plain_count(rule, steps, run):
 
 def counted(name, steps):
     rule, first = getattr(rules, name), steps[0]
+    diary = written(rule, steps)
+    clean_SRB = torch.stack([step.clean_RB for step in steps])
+    return count(diary, rule, clean_SRB, first.seen.keep_R1, first.seen.round_up)
+
+
+def written(rule, steps):
+    first = steps[0]
     diary = Diary((len(steps), *first.weight_NRB.shape), torch.float64, "cpu")
     for i, step in enumerate(steps):
         seen, at = step.seen, torch.tensor([i])
@@ -205,8 +213,7 @@ def counted(name, steps):
         chosen = Choice(seen.loss_NRB, seen.prediction_NRB, rule.among(seen), weight, weight > 0)
         diary.write(at, chosen, step.sound_NR)
         assert at.tolist() == [i + 1]
-    clean_SRB = torch.stack([step.clean_RB for step in steps])
-    return count(diary, rule, clean_SRB, first.seen.keep_R1, first.seen.round_up)
+    return diary
 
 
 @pytest.mark.parametrize("name", oracle.RULES)
@@ -222,6 +229,27 @@ def test_an_epoch_of_one_network_is_plain_counting(name, steps):
     rows = counted(name, steps)
     assert rows == [plain_count(oracle.RULES[name], steps, run) for run in range(len(steps[0].keep))]
     assert all(row["disagreement"] is None for row in rows)
+
+
+@given(steps=epochs())
+def test_the_histograms_of_losses_are_plain_counting(steps):
+    found = loss_histograms(written(rules.standard, steps), torch.stack([step.clean_RB for step in steps]))
+    for run, histograms in enumerate(found):
+        expected = {"right": [0] * BINS, "wrong": [0] * BINS}
+        for step in steps:
+            for losses in step.seen.loss_NRB[:, run].tolist():
+                for loss, clean in zip(losses, step.clean_RB[run].tolist(), strict=True):
+                    if math.isfinite(loss):
+                        above = sum(loss >= edge for edge in EDGES)
+                        expected["right" if clean else "wrong"][min(max(above - 1, 0), BINS - 1)] += 1
+        assert histograms == expected
+
+
+def test_the_bins_are_those_that_every_file_of_losses_has():
+    assert BINS == 44
+    assert EDGES[0] == pytest.approx(1e-4)
+    assert EDGES[32] == 1
+    assert EDGES[-1] == pytest.approx(10**1.5)
 
 
 def one_step(peaks, loss, keep, weight, clean):

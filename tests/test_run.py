@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import coteach
 from coteach import names
@@ -65,6 +66,44 @@ def test_a_run_folder_keeps_the_contract(tmp_path, dataset, method, fidelity):
     assert summary["std"] == pytest.approx(np.std(per_seed, ddof=1))
     assert Noise.load(tmp_path / "run" / "noise.safetensors").sha256 == summary["noise_sha256"]
     assert (tmp_path / "run" / "estimate.jsonl").exists() == (method == "f_correction")
+    assert (tmp_path / "run" / "opinions").exists() == (not METHODS[method].in_rounds)
+
+
+@pytest.mark.parametrize("method", ["coteaching", "f_correction", "cotraining"])
+def test_what_the_networks_thought_of_the_labels_is_kept(tmp_path, dataset, method):
+    result = run(experiment(tmp_path, method=method, rate=0.3, batch_size=16), dataset, say=silent)
+    draw = Noise.load(result.folder / "noise.safetensors")
+    rows = read_rows(result.folder / "losses.jsonl")
+    # its networks learn labels of their own, once they teach each other: no losses of the given ones
+    epochs = (1,) if method == "cotraining" else (1, 2, 3)
+    assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for e in epochs for s in (1, 2)]
+    for row in rows:
+        dealt = METHODS[method].networks * (120 - 120 % 16)
+        assert sum(row["right"]) + sum(row["wrong"]) == dealt
+        assert sum(row["wrong"]) == pytest.approx(dealt * draw.rate, rel=0.2)
+    for seed in (1, 2):
+        opinions = load_file(result.folder / "opinions" / f"seed-{seed}.safetensors")
+        quality, suggested = opinions["quality"].numpy(), opinions["suggested"].numpy()
+        assert quality.shape == suggested.shape == (120,)
+        assert ((quality >= 0) & (quality <= 1)).all()
+        seen = quality != 0.5  # one epoch alone leaves some out of its batches
+        assert seen.mean() > 0.9
+        assert (suggested != draw.labels)[seen].all()
+        if method == "coteaching":
+            assert quality[draw.clean].mean() > quality[~draw.clean].mean() + 0.1
+
+
+def test_without_a_ledger_the_rest_is_the_same(tmp_path, dataset):
+    e = experiment(tmp_path, rate=0.3)
+    kept, plain = (
+        run(e, dataset, say=silent),
+        run(replace(e, out=tmp_path / "b", ledger=False), dataset, say=silent),
+    )
+    assert {p.name for p in kept.folder.iterdir()} - {p.name for p in plain.folder.iterdir()} == {
+        "losses.jsonl", "opinions",
+    }  # fmt: skip
+    for name in ("metrics.jsonl", "networks/seed-2.safetensors"):
+        assert (kept.folder / name).read_bytes() == (plain.folder / name).read_bytes()
 
 
 def test_the_last_ten_epochs_are_summed_up_as_in_the_papers_tables(tmp_path, dataset):

@@ -17,7 +17,8 @@ from coteach.methods import METHODS
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
 from coteach.train import fit
-from test_resume import assert_same_folder, quiet, survive
+from resume_cases import assert_same_folder, survive
+from run_cases import silent
 from tiny import BY_RULE, PLAN, mlp, problem
 
 pytestmark = pytest.mark.soak
@@ -32,7 +33,7 @@ def test_killed_twenty_times(tmp_path, name):
     e = Experiment(method=name, epochs=12, seeds=(1, 2), group=1, batch_size=256, warmup=2, device="cpu")
     deaths = [[chance.choice(["step", "step", "before_rename", "rows"]), chance.randint(1, 4)] for _ in range(20)]
     survive([(e, tmp_path / "killed", deaths)])
-    assert_same_folder(tmp_path / "killed", run(replace(e, out=tmp_path / "whole"), say=quiet).folder)
+    assert_same_folder(tmp_path / "killed", run(replace(e, out=tmp_path / "whole"), say=silent).folder)
 
 
 def test_killed_by_the_clock(tmp_path):
@@ -54,7 +55,7 @@ def test_killed_by_the_clock(tmp_path):
             kills += 1
     assert kills > 3
     e = Experiment(method="coteaching_plus", epochs=300, seeds=(1, 2), out=tmp_path / "whole")
-    assert_same_folder(out, run(e, say=quiet).folder)
+    assert_same_folder(out, run(e, say=silent).folder)
 
 
 def test_memory_and_open_files_stay_flat(tmp_path):
@@ -75,7 +76,7 @@ def test_memory_and_open_files_stay_flat(tmp_path):
             seen.append((resident(), open_files()))
 
     e = Experiment(method="coteaching", epochs=5000, batch_size=1024, device="cpu", out=tmp_path / "run")
-    run(e, say=quiet, on_epoch=look)
+    run(e, say=silent, on_epoch=look)
     memory, files = zip(*seen, strict=True)
     assert max(files) == files[0]
     # rows are kept for the summary: half a kilobyte each

@@ -13,6 +13,7 @@ from coteach.augment import Augment
 from coteach.engine.batches import View, evaluation_input
 from coteach.engine.diary import Diary
 from coteach.engine.stream import Stream, chunks
+from coteach.labels.histograms import BINS, EDGES
 from coteach.networks.stack import Stack
 from coteach.rules import Rule, all_of, rounded
 
@@ -63,6 +64,21 @@ def _row(total: dict[str, float], steps: int, networks: int) -> dict:
         "kept": total["learnt"] / (steps * networks),
         "events": events,
     }
+
+
+def loss_histograms(diary: Diary, clean_SRB: Tensor) -> list[dict[str, list[int]]]:
+    """How many losses of an epoch, of all networks, lie in each bin: of right and of wrong labels, for each run.
+
+    What is not finite is left out.
+    """
+    runs = clean_SRB.shape[1]
+    inner = torch.tensor(EDGES[1:-1], dtype=diary.loss_SNRB.dtype, device=diary.loss_SNRB.device)
+    bin_SNRB = torch.bucketize(diary.loss_SNRB, inner, right=True)
+    run_R1 = torch.arange(runs, device=inner.device)[:, None]
+    place_SNRB = (2 * run_R1 + ~clean_SRB[:, None]) * BINS + bin_SNRB
+    counted = place_SNRB[diary.loss_SNRB.isfinite()]
+    right_and_wrong = torch.bincount(counted, minlength=2 * runs * BINS).view(runs, 2, BINS).tolist()
+    return [{"right": right, "wrong": wrong} for right, wrong in right_and_wrong]
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -166,6 +166,7 @@ class Epoch:
     preliminary: bool  # of a training that only serves to estimate something
     training: Training
     phase: int = 0  # of the method's, counted from 0
+    noted: bool = False  # in the training's ledger
 
 
 def fit(
@@ -237,7 +238,8 @@ def fit(
                 learn = Captured(learn)
             for epoch in phase.epochs:
                 train_epoch(learning, epoch, learn)
-                on_epoch(Epoch(epoch, measure(training, phase, epoch), preliminary, training, position))
+                rows = measure(training, phase, epoch)
+                on_epoch(Epoch(epoch, rows, preliminary, training, position, noted=bool(learning.ledger)))
         return training
 
 

@@ -56,7 +56,8 @@ def folder_for_runs(job: Job) -> Iterator[Path]:
 def train_in(folder: Path, job: Job, run: Callable[[list[Experiment]], Any], say: Callable[[str], None]) -> None:
     """Run the experiments of a stack; they go on where they stopped, if that can be."""
     experiments = [
-        replace(cell.experiment, seeds=seeds, out=folder / str(i)) for i, (cell, seeds) in enumerate(job.stack)
+        replace(cell.experiment, seeds=seeds, out=folder / str(i), ledger=False)
+        for i, (cell, seeds) in enumerate(job.stack)
     ]
     if (folder / "0" / checkpoint.NAME).exists():
         try:

@@ -10,16 +10,54 @@ from coteach.words import in_a_line
 
 
 class Tracker(Protocol):
-    """What `coteach.run(experiment, trackers=[...])` calls, in this order."""
+    """What `coteach.run(experiment, trackers=[...])` calls: `begin`, `epoch` after each epoch, `end`.
+
+    One of your own inherits from nothing.
+
+    Examples
+    --------
+    >>> class Losses:
+    ...     def begin(self, folder, config):
+    ...         self.losses = []
+    ...     def epoch(self, rows):
+    ...         self.losses.append(sum(row["train_loss"] for row in rows) / len(rows))
+    ...     def end(self, summary):
+    ...         print(f"the loss {'fell' if self.losses[-1] < self.losses[0] else 'rose'}")
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     experiment = coteach.Experiment(method="standard", epochs=2, out=f"{folder}/run")
+    ...     result = coteach.run(experiment, trackers=[Losses()], say=lambda line: None)
+    the loss fell
+    """
 
     def begin(self, folder: Path, config: dict[str, Any]) -> None:
-        """The run folder, and what its config.toml says; a resumed run begins again."""
+        """Before the first epoch; a resumed run begins again.
+
+        Parameters
+        ----------
+        folder : Path
+            The run folder.
+        config : dict
+            What its config.toml says.
+        """
 
     def epoch(self, rows: list[dict[str, Any]]) -> None:
-        """A row for each seed that is being trained, as metrics.jsonl has them."""
+        """After each epoch.
+
+        Parameters
+        ----------
+        rows : list of dict
+            One for each seed that is being trained, as metrics.jsonl has them.
+        """
 
     def end(self, summary: dict[str, Any] | None) -> None:
-        """What summary.json says, or None of a run that was stopped or failed."""
+        """At the end.
+
+        Parameters
+        ----------
+        summary : dict or None
+            What summary.json says; None of a run that was stopped or failed.
+        """
 
 
 class Followed:

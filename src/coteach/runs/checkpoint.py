@@ -19,9 +19,8 @@ from coteach.runs import folder as files
 from coteach.runs.folder import NotResumable
 from coteach.whole import write_whole
 
-FORMAT = 1
+FORMAT = 2
 NAME = "checkpoint.safetensors"
-ROWS = ("estimate.jsonl", "metrics.jsonl")
 COST = 0.05  # of the time of a run, at most, goes into writing checkpoints
 
 
@@ -117,7 +116,7 @@ def read(folder: Path) -> Checkpoint | None:
             [range(*pair) for pair in header["finished"]],
             [range(*pair) for pair in header["waiting"]],
             [int(n) for n in header["halved"]],
-            [{name: int(length[name]) for name in ROWS} for length in header["lengths"]],
+            [{name: int(length[name]) for name in files.ROWS} for length in header["lengths"]],
             float(header["seconds"]),
             None if at is None else State(int(at[0]), int(at[1]), tensors),
         )
@@ -166,8 +165,8 @@ def cut_back(folder: Path, lengths: dict[str, int]) -> None:
 
 def synced_lengths(folder: Path) -> dict[str, int]:
     """The bytes of the files of rows, which are on the disk when this returns."""
-    lengths = dict.fromkeys(ROWS, 0)
-    for name in ROWS:
+    lengths = dict.fromkeys(files.ROWS, 0)
+    for name in files.ROWS:
         path = folder / name
         if path.exists():
             with path.open("rb") as file:

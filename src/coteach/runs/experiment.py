@@ -99,6 +99,8 @@ class Experiment:
     """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
     group: Annotated[int | None, flag("N", "as many as fit into memory")] = None
     """Runs that are trained at the same time."""
+    ledger: bool = True
+    """Keep what the networks thought of each training label, for `coteach report`: losses.jsonl and opinions/."""
     deterministic: bool = False
     """On a GPU: the same bytes every time, at some cost in speed."""
     data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None

@@ -1,4 +1,4 @@
-"""The run folder: config.toml, metrics.jsonl, summary.json, and the noise that was drawn."""
+"""The run folder: config.toml, files of rows such as metrics.jsonl, and summary.json."""
 
 import json
 import tomllib
@@ -10,6 +10,7 @@ from coteach.runs.experiment import Experiment
 from coteach.whole import is_unfinished, regular, write_whole
 
 LOCK = ".lock"
+ROWS = ("estimate.jsonl", "metrics.jsonl", "losses.jsonl")  # files that grow from epoch to epoch
 
 
 class NotResumable(ValueError):

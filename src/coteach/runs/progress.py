@@ -9,12 +9,11 @@ from safetensors.torch import load, save
 
 from coteach.engine.state import State, state_of
 from coteach.engine.team import Team
-from coteach.networks.stack import Stack
 from coteach.runs import checkpoint
 from coteach.runs import folder as files
 from coteach.runs.prepare import Prepared
 from coteach.runs.record import Record
-from coteach.train import Epoch
+from coteach.train import Epoch, Training
 from coteach.whole import remove_unfinished
 
 
@@ -46,7 +45,7 @@ class Standing:
     def after_epoch(self, epoch: Epoch, group: range) -> None:
         pass
 
-    def after_group(self, group: range, stack: Stack) -> None:
+    def after_group(self, group: range, training: Training) -> None:
         pass
 
     def after_halving(self, group: range) -> None:
@@ -91,9 +90,9 @@ class Progress(Standing):
         if self.resumable and self.checkpoints.due():
             self._keep((epoch.phase, epoch.number), epoch)
 
-    def after_group(self, group: range, stack: Stack) -> None:
+    def after_group(self, group: range, training: Training) -> None:
         """Its networks are written; then it is done with."""
-        self.record.keep_networks(stack, group)
+        self.record.keep(training, group)
         self.finished.append(group)
         self._keep()
 
@@ -113,7 +112,7 @@ def reopened(folders: list[Path], configs: list[dict[str, Any]]) -> checkpoint.C
         checkpoint.refuse_other(files.read_config(folder), config, folder)
     if kept:
         checkpoint.refuse_other(kept.config, configs[0], folders[0])
-    lengths = kept.lengths if kept else [dict.fromkeys(checkpoint.ROWS, 0)] * len(folders)
+    lengths = kept.lengths if kept else [dict.fromkeys(files.ROWS, 0)] * len(folders)
     for folder, length in zip(folders, lengths, strict=True):
         checkpoint.cut_back(folder, length)
         remove_unfinished(folder)

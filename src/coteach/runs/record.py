@@ -18,14 +18,13 @@ from coteach.data import Dataset
 from coteach.engine import Engine
 from coteach.engine.stream import Stream
 from coteach.engine.team import processes as n_processes
-from coteach.metrics import EVENTS, last_ten
-from coteach.networks.stack import Stack
+from coteach.metrics import EVENTS, last_ten, loss_histograms
 from coteach.networks.weights import weights_of
 from coteach.noise import Noise
 from coteach.plan import Plan
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
-from coteach.train import Epoch, Problem
+from coteach.train import Epoch, Problem, Training
 from coteach.whole import write_whole
 
 
@@ -61,8 +60,18 @@ class Record:
             if not epoch.preliminary:
                 self.rows[i] += mine
             files.append_rows(folder / name, mine)
+        if epoch.noted and not epoch.preliminary:
+            self.write_losses(epoch, group)
         for row in epoch.rows:
             self.tell(row)
+
+    def write_losses(self, epoch: Epoch, group: range) -> None:
+        """Histograms of the losses of one epoch, a row for each run."""
+        training = epoch.training
+        found = loss_histograms(training.diary, training.batches.as_dealt(training.problem.clean_RM))
+        for run, histograms in zip(group, found, strict=True):
+            row = {"seed": self.seeds[run], "epoch": epoch.number, **histograms}
+            files.append_rows(self.folders[self.owners[run]] / "losses.jsonl", [row])
 
     def begin_again(self, group: range) -> None:
         """A group ran out of memory: what was written of its runs is taken back, and the event counted."""
@@ -72,16 +81,20 @@ class Record:
             self.halved[run] += 1
             i = self.owners[run]
             self.rows[i] = [row for row in self.rows[i] if row["seed"] != self.seeds[run]]
-            for name in ("estimate.jsonl", "metrics.jsonl"):
+            for name in files.ROWS:
                 files.drop_rows(self.folders[i] / name, self.seeds[run])
 
-    def keep_networks(self, stack: Stack, group: range) -> None:
-        """The trained networks of each run of a group, in a file of its own."""
+    def keep(self, training: Training, group: range) -> None:
+        """The trained networks of each run of a group, and what they think of the labels: files of its own."""
+        stack, ledger = training.stack, training.ledger
+        quality_RM, suggested_RM = (ledger.quality(), ledger.suggestion()) if ledger else ([], [])
         for r, run in enumerate(group):
+            folder, seed = self.folders[self.owners[run]], self.seeds[run]
             networks = [stack.network(n, r) for n in range(stack.shape[0])]
-            path = networks_file(self.folders[self.owners[run]], self.seeds[run])
-            path.parent.mkdir(exist_ok=True)
-            write_whole(path, save(weights_of(networks)))
+            write_tensors(networks_file(folder, seed), weights_of(networks))
+            if ledger:
+                quality_M, suggested_M = torch.from_numpy(quality_RM[r]).float(), torch.from_numpy(suggested_RM[r])
+                write_tensors(opinions_file(folder, seed), {"quality": quality_M, "suggested": suggested_M})
 
     def tell(self, row: dict) -> None:
         for event, count in row["events"].items():
@@ -90,8 +103,18 @@ class Record:
                 self.say(f"seed {row['seed']}, epoch {row['epoch']}: {event} × {count} ({EVENTS[event]})")
 
 
+def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    write_whole(path, save(tensors))
+
+
 def networks_file(folder: Path, seed: int) -> Path:
     return folder / "networks" / f"seed-{seed}.safetensors"
+
+
+def opinions_file(folder: Path, seed: int) -> Path:
+    """The quality of each training label, and the likeliest other one."""
+    return folder / "opinions" / f"seed-{seed}.safetensors"
 
 
 def summarise(

@@ -17,7 +17,6 @@ from torch import nn
 from coteach.data import Dataset
 from coteach.engine.batches import View
 from coteach.engine.team import ProcessLost
-from coteach.networks.stack import Stack
 from coteach.networks.weights import take_weights
 from coteach.runs import folder as files
 from coteach.runs import setup
@@ -30,7 +29,7 @@ from coteach.runs.prepare import Prepared, prepare
 from coteach.runs.progress import Progress, Standing, refuse_different
 from coteach.runs.record import networks_file, summarise
 from coteach.runs.resume import stored_experiment
-from coteach.train import Epoch, fit
+from coteach.train import Epoch, Training, fit
 
 MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "tau", "seeds", "out", "resume"}
 
@@ -151,7 +150,7 @@ def train(
         refuse_different(p.team, progress.configs if isinstance(progress, Progress) else p.configs(group_size))
         progress.share(p.team)
 
-    def train_group(group: range) -> Stack:
+    def train_group(group: range) -> Training:
         def after(epoch: Epoch) -> None:
             progress.after_epoch(epoch, group)
             on_epoch(epoch)
@@ -167,9 +166,10 @@ def train(
                 engine=p.engine,
                 view=p.view,
                 team=p.team,
+                ledger=p.experiments[0].ledger and not p.method.in_rounds,
                 since=since,
                 on_epoch=after,
-            ).stack
+            )
 
     in_groups(progress.waiting, train_group, progress.after_group, progress.after_halving)
     return progress

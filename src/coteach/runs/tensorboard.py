@@ -5,7 +5,19 @@ from typing import Any
 
 
 class TensorBoard:
-    """A tracker; `folder` takes a sub-folder for each run, by default they lie in the run folders themselves."""
+    """A tracker that writes what TensorBoard shows; needs `pip install 'coteach[track]'`.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Takes a sub-folder for each run; by default they lie in the run folders themselves.
+
+    Examples
+    --------
+    >>> from coteach.runs.tensorboard import TensorBoard
+    >>> experiment = coteach.Experiment(epochs=5, out="runs/watched")
+    >>> coteach.run(experiment, trackers=[TensorBoard()])  # doctest: +SKIP
+    """
 
     def __init__(self, folder: Path | str | None = None):
         try:
@@ -18,9 +30,11 @@ class TensorBoard:
         self.last: dict[int, int] = {}  # epoch of each seed
 
     def begin(self, folder: Path, config: dict[str, Any]) -> None:
+        """See `Tracker`."""
         self.place = folder / "tensorboard" if self.folder is None else self.folder / folder.name
 
     def epoch(self, rows: list[dict[str, Any]]) -> None:
+        """See `Tracker`."""
         for row in rows:
             seed, epoch = row["seed"], row["epoch"]
             if epoch <= self.last.get(seed, epoch):  # new here, or begun again: what was written later is void
@@ -32,6 +46,7 @@ class TensorBoard:
             self.writers[seed].flush()
 
     def end(self, summary: dict[str, Any] | None) -> None:
+        """See `Tracker`."""
         for seed in list(self.writers):
             self._close(seed)
 
@@ -41,7 +56,11 @@ class TensorBoard:
 
 
 def scalars(row: dict[str, Any]) -> dict[str, float]:
-    """Names as TensorBoard groups them; what is null is left out."""
+    """Names as TensorBoard groups them; what is null is left out.
+
+    >>> scalars({"seed": 1, "epoch": 2, "test_accuracy": [0.5, 0.6], "kept": None, "events": {"alike": 1}})
+    {'test_accuracy/1': 0.5, 'test_accuracy/2': 0.6, 'events/alike': 1}
+    """
     found = {}
     for name, value in row.items():
         if name == "events":
