@@ -8,9 +8,6 @@ Methods are told the rate. The test set stays balanced, and both networks predic
 subset with a thousand of each frequent class. About twenty minutes on one core.
 """
 
-import argparse
-import json
-import platform
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +15,9 @@ from statistics import fmean, stdev
 
 import numpy as np
 import torch
+from common import flags, measured_on, write
 from torch import Tensor
 
-import coteach
 from coteach import data, noise
 from coteach.data import Dataset
 from coteach.engine.batches import as_input
@@ -28,7 +25,6 @@ from coteach.methods import METHODS
 from coteach.runs import setup
 from coteach.runs.choices import choose_engine
 from coteach.runs.experiment import Experiment
-from coteach.runs.record import hardware
 from coteach.train import Epoch, Problem, fit
 
 VARIANTS = (
@@ -47,13 +43,12 @@ MEASURES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = flags(__doc__)
     parser.add_argument("--dataset", nargs="+", default=["digits", "mnist"], choices=EPOCHS)
     parser.add_argument("--ratio", nargs="+", type=int, default=[10, 50])
     parser.add_argument("--noise", nargs="+", default=["symmetric", "proportional"])
     parser.add_argument("--seeds", nargs="+", type=int, help="default: 1 to 5 on digits, 1 to 3 on MNIST")
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)  # so small a network is not faster on two
     rows = []
@@ -64,17 +59,8 @@ def main() -> None:
                 cell = list(runs_of(dataset, ratio, kind, options.seeds or SEEDS[name]))
                 rows += cell
                 print(table(cell), flush=True)
-    if options.out:
-        facts = {
-            "command": f"python benchmarks/imbalance.py --dataset {' '.join(options.dataset)}",
-            "hardware": hardware("cpu"),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-            "coteach": coteach.__version__,
-        }
-        found = {"cells": cells(rows), "gains": gains(rows), "runs": rows}
-        options.out.write_text(json.dumps(facts | found, indent=1) + "\n")
+    facts = {"command": f"python benchmarks/imbalance.py --dataset {' '.join(options.dataset)}"} | measured_on()
+    write(facts | {"cells": cells(rows), "gains": gains(rows), "runs": rows}, options.out)
 
 
 def runs_of(dataset: Dataset, ratio: int, kind: str, seeds: tuple[int, ...]) -> Iterator[dict]:

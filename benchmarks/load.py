@@ -3,33 +3,27 @@
 python benchmarks/load.py --out benchmarks/results/load.json
 """
 
-import argparse
-import json
-import platform
 import resource
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import torch
+from common import flags, measured_on, write
 
-import coteach
 from coteach import noise
 from coteach.engine.batches import Batches
 from coteach.engine.diary import Choice, Diary
 from coteach.labels.ledger import Ledger, suspects
-from coteach.runs.record import hardware
 
 T = TypeVar("T")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = flags(__doc__)
     parser.add_argument("--samples", type=int, default=10_000_000)
     parser.add_argument("--classes", type=int, default=100)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     M, C = options.samples, options.classes
     seconds: dict[str, float] = {}
@@ -53,13 +47,9 @@ def main() -> None:
         "classes": C,
         "seconds": seconds,
         "peak_memory_bytes": peak(),
-        "hardware": hardware("cpu"),
-        "torch": torch.__version__,
-        "coteach": coteach.__version__,
-        "python": platform.python_version(),
+        **measured_on(),
     }
-    if options.out:
-        options.out.write_text(json.dumps(row, indent=1) + "\n")
+    write(row, options.out)
 
 
 def one_epoch(y_M: torch.Tensor, classes: int, batch: int = 4096) -> Ledger:

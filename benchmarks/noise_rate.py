@@ -8,42 +8,30 @@ accuracy is the ensemble's on the test set.
 """
 
 import argparse
-import json
-import platform
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
-import torch
+from common import kept, measured_on, training_flags
 
-import coteach
 from coteach import RobustClassifier, data, noise
 from coteach.data import Dataset
-from coteach.runs.record import hardware
 
 CELLS = (("clean", 0.0), ("symmetric", 0.1), ("symmetric", 0.2), ("symmetric", 0.37), ("symmetric", 0.5),
          ("matrix", None), ("pair", 0.3), ("pair", 0.45))  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", nargs="+", default=["digits"])
-    parser.add_argument("--method", default="coteaching")
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    rows = []
+    options = training_flags(__doc__, ["digits"]).parse_args()
+    kept(rows(options), options.out)
+
+
+def rows(options: argparse.Namespace) -> Iterator[dict]:
     for name in options.dataset:
         dataset = data.load(name, options.data_dir)
         for kind, rate in CELLS:
             for seed in options.seeds:
-                rows.append(measured(dataset, kind, rate, seed, options))
-                print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
-                if options.out:
-                    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+                yield measured(dataset, kind, rate, seed, options)
 
 
 def measured(dataset: Dataset, kind: str, rate: float | None, seed: int, options: argparse.Namespace) -> dict:
@@ -78,10 +66,7 @@ def measured(dataset: Dataset, kind: str, rate: float | None, seed: int, options
         "accuracy_told": float(told.score(x_test, y_test)),
         "seconds": seconds,
         "seconds_told": told_seconds,
-        "hardware": hardware(options.device),
-        "torch": torch.__version__,
-        "coteach": coteach.__version__,
-        "python": platform.python_version(),
+        **measured_on(options.device),
     }
 
 

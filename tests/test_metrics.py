@@ -16,8 +16,9 @@ import oracle
 from coteach import rules
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.diary import Choice, Diary
+from coteach.events import EVENTS
 from coteach.labels.histograms import BINS, EDGES
-from coteach.metrics import EVENTS, count, evaluate, last_ten, loss_histograms
+from coteach.metrics import count, evaluate, last_ten, loss_histograms
 from coteach.networks.stack import Stack
 from coteach.rules import Batch
 

@@ -13,18 +13,10 @@ from coteach.augment import Augment
 from coteach.engine.batches import View, evaluation_input
 from coteach.engine.diary import Diary
 from coteach.engine.stream import Stream, chunks
+from coteach.events import EVENTS
 from coteach.labels.histograms import BINS, EDGES
 from coteach.networks.stack import Stack
 from coteach.rules import Rule, all_of, rounded
-
-EVENTS = {
-    "no_disagreement": "batches on which the networks agreed throughout, so that there was nothing to pick",
-    "nothing_kept": "batches whose share to keep came to no sample, so that all candidates were taken",
-    "non_finite_loss": "batches with a loss or gradient that is not finite, which a network sat out: lower --lr",
-    "one_class": "networks that predict one class for the whole test set: if it lasts, give a longer --warmup",
-    "out_of_memory": "times that the runs did not fit into memory together and fewer were trained at a time",
-    "consensus": "epochs in which the networks agreed throughout, so that two are no better than one",
-}
 
 
 def count(diary: Diary, rule: Rule, clean_SRB: Tensor, keep_R1: Tensor, round_up: bool) -> list[dict]:

@@ -18,7 +18,8 @@ from coteach.data import Dataset
 from coteach.engine import Engine
 from coteach.engine.stream import Stream
 from coteach.engine.team import processes as n_processes
-from coteach.metrics import EVENTS, last_ten, loss_histograms
+from coteach.events import EVENTS
+from coteach.metrics import last_ten, loss_histograms
 from coteach.networks.weights import weights_of
 from coteach.noise import Noise
 from coteach.plan import Plan
