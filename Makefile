@@ -6,9 +6,10 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint bench format clean
+.PHONY: help demo test soak lint docs links bench format clean
 
 INSTALLED := .venv/.installed
+SPHINX := .venv/bin/python -m sphinx -q -W --keep-going -c docs -d build/doctrees
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -26,6 +27,14 @@ lint: $(INSTALLED) ## check style, format and types
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/pyrefly check --python-interpreter-path .venv/bin/python
+
+docs: $(INSTALLED) ## build the documentation, warnings and broken links being errors (half a minute)
+	.venv/bin/python docs/fill.py
+	$(SPHINX) -b html . build/docs
+	@echo "The documentation is build/docs/index.html"
+
+links: $(INSTALLED) ## ask the network whether the addresses in the documentation still exist
+	$(SPHINX) -b linkcheck . build/links
 
 bench: $(INSTALLED) ## time an epoch against two plain loops (two minutes on two cores)
 	.venv/bin/coteach bench $(ARGS)

@@ -1,0 +1,82 @@
+"""How Sphinx builds the site: `make docs`.
+
+The repository's root is the source folder, so that a link from one Markdown file to another is the same here and
+wherever else the files are read, and Sphinx checks it. Nothing is asked of the network.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from typing import get_args
+
+from docutils import nodes
+from pygments.lexers import BashLexer
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import coteach
+
+project = "coteach"
+author = "The coteach authors"
+copyright = author
+version = release = coteach.__version__
+
+root_doc = "docs/index"
+include_patterns = ["docs/**", "results/*/README.md", "benchmarks/README.md", "CHANGELOG.md"]
+include_patterns += ["CONTRIBUTING.md", "SECURITY.md"]
+exclude_patterns = ["docs/README.md", ".*", "build", "data", "runs"]  # docs/README.md is part of docs/index.rst
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+suppress_warnings = ["toc.not_included"]
+myst_heading_anchors = 3
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 80
+add_module_names = False
+default_role = "literal"  # docstrings have code between single backticks
+
+html_theme = "furo"
+html_title = "coteach"
+html_extra_path = ["site"]  # index.html, which leads to docs/index.html
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+linkcheck_timeout = 20
+
+
+class CommandHelp(SphinxDirective):
+    """What `coteach COMMAND --help` prints, a section for each command that there is."""
+
+    def run(self) -> list[nodes.Node]:
+        from coteach import cli
+
+        commands = [annotated.__metadata__[0].name for annotated in get_args(cli.Command)]
+        return [self.section(command) for command in commands]
+
+    def section(self, command: str) -> nodes.Node:
+        title = f"coteach {command}"
+        words = [sys.executable, "-m", "coteach", command, "--help"]
+        environment = os.environ | {"COLUMNS": "92", "NO_COLOR": "1"}
+        text = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+        block = nodes.literal_block("", text.rstrip(), language="text")
+        return nodes.section("", nodes.title("", title), block, ids=[nodes.make_id(title)])
+
+
+def shorten_signature(app: Sphinx, what: str, name: str, obj: object, *_: object) -> tuple[str, None] | None:
+    """An experiment's types hold the texts of its flags, which the page of the command line shows."""
+    if name != "coteach.Experiment":
+        return None
+    return f"({', '.join(f'{field.name}={field.default!r}' for field in fields(coteach.Experiment))})", None
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", shorten_signature)
+    app.add_directive("command-help", CommandHelp)
+    app.add_lexer("console", BashLexer)  # ours have no prompt, and would all be taken for output

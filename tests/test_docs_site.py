@@ -1,0 +1,102 @@
+"""The documentation as a whole: nothing is missing, nothing is stale. `make docs` checks its links."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import pytest
+
+import coteach
+from coteach import cli, methods
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+METHOD_PAGES = sorted((DOCS / "methods").glob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def fill() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fill", DOCS / "fill.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def names_of(page: Path) -> list[str]:
+    """The methods that a page is about, from the line below its title."""
+    title, blank, line, *_ = page.read_text("utf-8").splitlines()
+    assert title.startswith("# ")
+    assert blank == ""
+    return re.findall(r"`([a-z_]+)`", line)
+
+
+# ---- nothing is missing -----------------------------------------------------------------------------------------
+
+
+def test_every_method_has_one_page():
+    ours = {name for name, method in coteach.METHODS.items() if method.phases.__module__ == methods.__name__}
+    assert sorted(name for page in METHOD_PAGES for name in names_of(page)) == sorted(ours)
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=lambda page: page.stem)
+def test_a_methods_page_is_whole(page):
+    text = page.read_text("utf-8")
+    assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["The rule", "Details", "Results", "Run it"]
+    (marked,) = re.findall(r"<!-- measured: (.*) -->", text)
+    assert marked.split() == names_of(page)
+    for name in names_of(page)[:1]:
+        assert f"--method {name}" in text.partition("## Run it")[2]
+
+
+def test_every_page_is_in_the_index():
+    index = (DOCS / "index.rst").read_text("utf-8")
+    listed = set(re.findall(r"^   (?:.*<)?([\w/-]+)>?$", index, re.MULTILINE))
+    pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.glob("**/*.md")} - {"README"}
+    assert pages <= listed, pages - listed
+
+
+def test_the_reference_has_every_public_name():
+    text = (DOCS / "api.md").read_text("utf-8")
+    missing = [name for name in coteach.__all__ if not re.search(rf":: coteach\.{name}$", text, re.MULTILINE)]
+    assert missing == []
+
+
+def test_every_command_is_told_of():
+    text = (DOCS / "command-line.md").read_text("utf-8")
+    for annotated in get_args(cli.Command):
+        assert f"| `coteach {annotated.__metadata__[0].name}` |" in text
+
+
+def test_every_number_of_a_row_is_explained(tmp_path):
+    table = (DOCS / "start.md").read_text("utf-8").partition("| in a row | |")[2].partition("\n\n")[0]
+    explained = set(re.findall(r"`(\w+)`", table))
+    row = coteach.run(coteach.Experiment(epochs=1, out=tmp_path / "run")).rows[0]
+    assert explained == set(row)
+
+
+# ---- nothing is stale -------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_the_methods_are_what_was_measured(fill):
+    for page, text in fill.filled().items():
+        assert page.read_text("utf-8") == text, f"{page.name} is behind results/summary.json: run `make docs`."
+
+
+def test_a_new_measurement_changes_its_page_only(fill, tmp_path, monkeypatch):
+    cells = json.loads((ROOT / "results" / "summary.json").read_text("utf-8"))
+    before = fill.filled()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "docs" / "methods").mkdir(parents=True)
+    for page in METHOD_PAGES:
+        (tmp_path / "docs" / "methods" / page.name).write_text(page.read_text("utf-8"), encoding="utf-8")
+    changed = [cell | {"mean": 12.34, "std": None} if cell["method"] == "jocor" else cell for cell in cells]
+    (tmp_path / "results" / "summary.json").write_text(json.dumps(changed), encoding="utf-8")
+    monkeypatch.setattr(fill, "ROOT", tmp_path)
+    after = {page.name: text for page, text in fill.filled().items()}
+    assert [page.name for page, text in before.items() if after[page.name] != text] == ["jocor.md"]
+    assert "| 12.34 (92) |" in after["jocor.md"]
