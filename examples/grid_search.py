@@ -1,6 +1,8 @@
 """Choosing a network and a noise rate by cross-validation, on the noisy labels themselves.
 
-For people who tune with scikit-learn. Half a minute on two cores.
+For people who tune with scikit-learn. Half a minute on two cores:
+
+    python examples/grid_search.py
 
 Prints the cross-validated score of every choice, the best one, and its accuracy on right labels. Scores against
 noisy labels are low by nature: with 30 % of the labels wrong nobody is right more than 70 % of the time. Their

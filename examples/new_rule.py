@@ -1,6 +1,8 @@
 """A new method in twenty lines: registered, trained beside the others, tested by the tests there are.
 
-For researchers. Half a minute on two cores.
+For researchers. Half a minute on two cores:
+
+    python examples/new_rule.py
 
 Prints the test accuracy of Co-teaching and of the new method on the digits, half of their labels wrong. (The new
 one is no better. Most ideas are not, which is why trying one should take no more than twenty lines.)

@@ -1,6 +1,8 @@
 """The rules inside a training loop of your own: two networks, a DataLoader, two optimisers, ten lines.
 
-For people whose loop does what no library knows about. A quarter of a minute on two cores.
+For people whose loop does what no library knows about. A quarter of a minute on two cores:
+
+    python examples/own_loop.py
 
 Prints the test accuracy of two networks that learn from all labels, and of two that learn by Co-teaching. Any rule
 goes in the same place: "coteaching_plus" after some epochs of "coteaching", "decoupling", "mentornet", for which

@@ -1,6 +1,8 @@
 """Your own network: any torch module that answers samples with logits.
 
-For people who have a network already. A quarter of a minute on two cores.
+For people who have a network already. A quarter of a minute on two cores:
+
+    python examples/own_network.py
 
 Prints the test accuracy of the pair and of each of its two networks, then of the pair read back from its file.
 """

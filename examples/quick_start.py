@@ -1,6 +1,8 @@
 """Quick start: a classifier from labels of which some are wrong, and the list of the suspects.
 
-For anybody with an array of samples, an array of labels, and doubts about the labels. Half a minute on two cores.
+For anybody with an array of samples, an array of labels, and doubts about the labels. Half a minute on two cores:
+
+    python examples/quick_start.py
 
 Prints how many labels are wrong (true and estimated), the test accuracy beside that of the same network trained on
 all labels alike, and the ten labels that are trusted least.

@@ -1,6 +1,8 @@
 """A table with numbers, words and gaps, and a column of labels that is partly wrong.
 
-For people with a CSV file. A few seconds on two cores.
+For people with a CSV file. Ten seconds on two cores:
+
+    python examples/table.py
 
 Prints the test accuracy and the rows whose label should be looked at. Columns are prepared by scikit-learn, as for
 any other classifier of a pipeline; with pandas, hand the data frame to `fit` and name the columns instead of

@@ -37,6 +37,19 @@ def dataset():
     return Dataset.from_arrays(x[:120], y, x[120:], y)
 
 
+@pytest.fixture
+def nothing_stays_registered():
+    """What a test registers is forgotten."""
+    from coteach import losses, methods, names
+
+    tables: list[dict] = [methods.METHODS, names.METHODS, losses.LOSSES, names.LOSSES]
+    before = [dict(table) for table in tables]
+    yield
+    for table, known in zip(tables, before, strict=True):
+        table.clear()
+        table.update(known)
+
+
 # ---- a browser for the pages ----------------------------------------------------------------------------------
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

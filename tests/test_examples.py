@@ -13,9 +13,11 @@ import torch
 
 import coteach
 import test_rules
-from coteach import losses, methods, names
+from coteach import losses, names
 from coteach.methods import METHODS
 from tiny import PLAN, problem, run_fit
+
+pytestmark = pytest.mark.usefixtures("nothing_stays_registered")
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
@@ -28,6 +30,8 @@ TINY: dict[str, dict] = {
     "new_rule": {"epochs": 2, "seeds": (1,)},
     "own_loop": {"epochs": 1, "samples": 200},
     "text_dicts": {"epochs": 1, "samples": 50},
+    "image_folder": {"epochs": 5, "samples": 200},
+    "texts": {"epochs": 5, "samples": 100},
 }
 PRINTED = {
     "quick_start": r"wrong labels: \d\d\.\d%, estimated .*test accuracy.*suspects: \d+.*sample .*quality 0\.\d{3}",
@@ -38,17 +42,9 @@ PRINTED = {
     "own_loop": r"standard: [\d.]+%.*coteaching: [\d.]+%",
     "many_devices": r"[\d.]+ % by 1 processes",
     "text_dicts": r"standard: [\d.]+% .*coteaching: [\d.]+% ",
+    "image_folder": r"audit --images .*given (\d), suggested (?!\1).*audit --apply.*wrong labels: .*% in ",
+    "texts": r"audit --table .*letter \d+: given (\w+), suggested (?!\1).*\d+ of \d+ suspects have a wrong",
 }
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays_registered():
-    tables: list[dict] = [methods.METHODS, names.METHODS, losses.LOSSES, names.LOSSES]
-    before = [dict(table) for table in tables]
-    yield
-    for table, known in zip(tables, before, strict=True):
-        table.clear()
-        table.update(known)
 
 
 def example(name: str) -> ModuleType:
@@ -76,6 +72,12 @@ def test_a_docstring_says_for_whom_how_long_and_what_is_printed(name):
     assert re.search(r"^For ", text, re.MULTILINE)
     assert re.search(r"(seconds|minute) on two cores", text)
     assert re.search(r"^Prints ", text, re.MULTILINE)
+    assert re.search(rf"^    (python|torchrun) .*examples/{name}\.py", text, re.MULTILINE)
+
+
+def test_the_table_of_examples_has_them_all():
+    page = (ROOT / "examples/README.md").read_text("utf-8")
+    assert sorted(re.findall(r"^\| \[`(\w+)\.py`\]\(\1\.py\)", page, re.MULTILINE)) == EXAMPLES
 
 
 # ---- a rule of one's own --------------------------------------------------------------------------------------

@@ -36,29 +36,75 @@ def mean_of_a_tenth(picked_NRB: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Phase:
-    """Some epochs of one rule and one loss; nothing in it asks for the epoch."""
+    """Some epochs of one rule and one loss; nothing in it asks for the epoch.
+
+    Parameters
+    ----------
+    epochs : range
+        Counted from 1; the phases of a method follow each other.
+    rule : Rule
+        Which samples update which network.
+    loss : callable
+        (logits_NRBC, target_NRB) → loss_NRB.
+    weigh : callable
+        picked_NRB → weight_NRB; by default the mean over the samples picked.
+    own_labels : bool
+        A network hands on its own predictions as labels (Co-training).
+    rescue : bool
+        The authors' way out of a batch without disagreement (row 3).
+    corrected_by : {"estimated", "known"}, optional
+        Start afresh, with the loss corrected by this Q.
+
+    Examples
+    --------
+    >>> Phase(range(1, 11), rules.coteaching, losses.cross_entropy).rule.cross
+    True
+    """
 
     epochs: range
     rule: Rule
     loss: Loss
     weigh: Callable[[Tensor], Tensor] = mean
-    own_labels: bool = False  # a network hands on its own predictions as labels (Co-training)
-    rescue: bool = False  # the authors' way out of a batch without disagreement (row 3)
-    corrected_by: str | None = None  # start afresh, the loss corrected by the "estimated" or the "known" Q
+    own_labels: bool = False
+    rescue: bool = False
+    corrected_by: str | None = None
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method's name, its number of networks, and its phases under a plan."""
+    """A method's name, its number of networks, and its phases under a plan.
+
+    Parameters
+    ----------
+    name : str
+    networks : int
+        N.
+    phases : callable
+        Plan → list of Phase.
+    views : bool
+        Each network sees its own half of every sample.
+    in_rounds : bool
+        Not by a rule: iterative.py trains it.
+
+    Examples
+    --------
+    >>> plan = Plan(epochs=30, warmup=10)
+    >>> [(phase.epochs, phase.rule is rules.coteaching) for phase in METHODS["coteaching_plus"].phases(plan)]
+    [(range(1, 11), True), (range(11, 31), False)]
+    """
 
     name: str
     networks: int
     phases: Callable[[Plan], list[Phase]]
-    views: bool = False  # each network sees its own half of every sample
-    in_rounds: bool = False  # not by a rule: iterative.py trains it
+    views: bool = False
+    in_rounds: bool = False
 
     def n_epochs(self, plan: Plan) -> int:
-        """Of all phases, a preliminary training included."""
+        """Of all phases, a preliminary training included.
+
+        >>> METHODS["f_correction"].n_epochs(Plan(epochs=30))  # to estimate, then to correct
+        60
+        """
         return sum(len(phase.epochs) for phase in self.phases(plan))
 
 
@@ -149,6 +195,11 @@ METHODS: dict[str, Method] = {
         Method("iterative", 1, standard, in_rounds=True),
     )
 }
+"""The methods that a user can name; `register_method` adds to them.
+
+>>> METHODS["coteaching"].networks
+2
+"""
 
 
 # ---- methods and losses of your own ---------------------------------------------------------------------------
@@ -163,6 +214,17 @@ def register_method(method: Method, meaning: str = "of your own") -> Method:
         Its phases are a function of the plan, so that they follow the user's epochs, warm-up and loss.
     meaning : str
         A line for help texts.
+
+    Returns
+    -------
+    method : Method
+
+    Examples
+    --------
+    >>> def phases(plan):
+    ...     return [Phase(plan.all_epochs, rules.decoupling, chosen_loss(plan))]
+    >>> register_method(Method("decoupling_cold", 2, phases), "Decoupling without a warm-up").name
+    'decoupling_cold'
     """
     _refuse_taken("method", method.name, METHODS)
     METHODS[method.name] = method
@@ -175,8 +237,22 @@ def register_loss(name: str, loss: Loss, meaning: str = "of your own") -> Loss:
 
     Parameters
     ----------
+    name : str
     loss : callable
         (logits_NRBC, target_NRB) → loss_NRB: one number a sample, from which the rules pick as well.
+    meaning : str
+        A line for help texts.
+
+    Returns
+    -------
+    loss : callable
+
+    Examples
+    --------
+    >>> def half(logits_NRBC, target_NRB):
+    ...     return losses.cross_entropy(logits_NRBC, target_NRB) / 2
+    >>> register_loss("half", half) is half, "half" in LOSSES
+    (True, True)
     """
     _refuse_taken("loss", name, LOSSES)
     LOSSES[name] = loss

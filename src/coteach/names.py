@@ -37,8 +37,8 @@ LOSSES = {
 
 
 def listed(names: dict[str, str]) -> str:
-    """Every name with its meaning, for a help text."""
-    return ", ".join(f"{name} ({meaning})" for name, meaning in names.items()) + "."
+    """Every name with its meaning, a line each, to end a help text."""
+    return "".join(f"\n- {name}: {meaning}" for name, meaning in names.items()) + "\n"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

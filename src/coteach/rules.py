@@ -2,6 +2,12 @@
 
 A rule looks at a `Batch` and answers with a mask picked_NRB: True where network n learns from the sample.
 Shapes: N networks, R runs, B samples of a mini-batch, C classes. Runs never look at each other.
+
+The examples look at two networks' opinions of four samples; they disagree on the second and on the last:
+
+>>> logits_NRBC = torch.eye(2)[torch.tensor([[[0, 0, 1, 1]], [[0, 1, 1, 0]]])]
+>>> loss_NRB = torch.tensor([[[0.1, 0.2, 0.9, 0.4]], [[0.2, 0.8, 0.3, 0.1]]])
+>>> b = Batch(logits_NRBC, loss_NRB, keep_R1=torch.tensor([[0.5]]))
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +22,17 @@ from coteach.names import check_name
 
 @dataclass(frozen=True)
 class Batch:
-    """What a rule may look at: the networks' opinions of one mini-batch, without gradients."""
+    """What a rule may look at: the networks' opinions of one mini-batch, without gradients.
+
+    >>> b.prediction_NRB.tolist()
+    [[[0, 0, 1, 1]], [[0, 1, 1, 0]]]
+    """
 
     logits_NRBC: Tensor
     loss_NRB: Tensor
-    keep_R1: Tensor  # λ(e) of Algorithm 1, float64, one a run
-    round_up: bool = True  # the paper's |D'| ≥ λ|D|; the authors round down (fidelity row 4)
-    label_RB: Tensor | None = None  # as given; only a rule that keeps a share of each class looks at it
+    keep_R1: Tensor  #: λ(e) of Algorithm 1, float64, one a run
+    round_up: bool = True  #: the paper keeps at least λ of the samples; the authors round down (fidelity row 4)
+    label_RB: Tensor | None = None  #: as given; only a rule that keeps a share of each class looks at it
     prediction_NRB: Tensor = field(init=False)
 
     def __post_init__(self) -> None:  # once for all who ask, and not lazily, which torch.compile cannot follow
@@ -30,6 +40,7 @@ class Batch:
 
     @property
     def classes_C1(self) -> Tensor:
+        """0 to C-1, to compare labels with."""
         return torch.arange(self.logits_NRBC.shape[-1], device=self.logits_NRBC.device)[:, None]
 
 
@@ -37,11 +48,16 @@ class Batch:
 
 
 def everything(b: Batch) -> Tensor:
+    """All samples."""
     return torch.ones_like(b.loss_NRB, dtype=torch.bool)
 
 
 def disagreement(b: Batch) -> Tensor:
-    """The samples on which the networks predict different classes (the paper's equation 1)."""
+    """The samples on which the networks predict different classes (the paper's equation 1).
+
+    >>> disagreement(b).int().tolist()
+    [[[0, 1, 0, 1]], [[0, 1, 0, 1]]]
+    """
     differ_RB = (b.prediction_NRB != b.prediction_NRB[0]).any(0)
     return differ_RB.expand_as(b.loss_NRB)
 
@@ -50,34 +66,59 @@ def disagreement(b: Batch) -> Tensor:
 
 
 def all_of(b: Batch, among_NRB: Tensor) -> Tensor:
+    """Every one of them."""
     return among_NRB
 
 
 def small_loss(b: Batch, among_NRB: Tensor) -> Tensor:
+    """The share λ(e) with the smallest losses: their labels are likely right.
+
+    >>> small_loss(b, everything(b)).int().tolist()
+    [[[1, 1, 0, 0]], [[1, 0, 0, 1]]]
+    """
     return lowest(b.loss_NRB, among_NRB, how_many(b, among_NRB))
 
 
 def small_joint_loss(b: Batch, among_NRB: Tensor) -> Tensor:
+    """The same by the networks' losses together, so that all pick alike (JoCoR).
+
+    >>> small_joint_loss(b, everything(b)).int().tolist()
+    [[[1, 0, 0, 1]], [[1, 0, 0, 1]]]
+    """
     return lowest(b.loss_NRB.sum(0, keepdim=True).expand_as(among_NRB), among_NRB, how_many(b, among_NRB))
 
 
 def small_loss_of_each_class(b: Batch, among_NRB: Tensor) -> Tensor:
+    """The share λ(e) of each given class.
+
+    >>> small_loss_of_each_class(replace(b, label_RB=torch.tensor([[0, 0, 1, 1]])), everything(b)).int().tolist()
+    [[[1, 0, 0, 1]], [[1, 0, 0, 1]]]
+    """
     return lowest_of_each_class(b, b.loss_NRB, among_NRB)
 
 
 def small_joint_loss_of_each_class(b: Batch, among_NRB: Tensor) -> Tensor:
+    """Both: by the networks' losses together, and the share λ(e) of each given class."""
     return lowest_of_each_class(b, b.loss_NRB.sum(0, keepdim=True).expand_as(among_NRB), among_NRB)
 
 
 def most_confident(b: Batch, among_NRB: Tensor) -> Tensor:
-    """The surest share of each predicted class: picked over all classes at once, the rare ones would vanish."""
+    """The surest share of each predicted class: picked over all classes at once, the rare ones would vanish.
+
+    >>> most_confident(b, everything(b)).int().tolist()  # equally sure: the first of each class
+    [[[1, 0, 1, 0]], [[1, 1, 0, 0]]]
+    """
     unsure_NRCB = -b.logits_NRBC.log_softmax(-1).amax(-1)[:, :, None].expand_as(b.logits_NRBC.mT)
     of_class_NRCB = among_NRB[:, :, None] & (b.prediction_NRB[:, :, None] == b.classes_C1)
     return lowest(unsure_NRCB, of_class_NRCB, how_many(b, of_class_NRCB)).any(2)
 
 
 def how_many(b: Batch, among_NRB: Tensor) -> Tensor:
-    """λ(e) of the samples chosen among; all of them where that is none (the paper's appendix)."""
+    """λ(e) of the samples chosen among; all of them where that is none (the paper's appendix).
+
+    >>> how_many(b, everything(b)).tolist(), how_many(b, disagreement(b)).tolist()
+    ([[[2]], [[2]]], [[[1]], [[1]]])
+    """
     n_among = among_NRB.sum(-1, keepdim=True)
     keep = b.keep_R1 if n_among.dim() == 3 else b.keep_R1[:, None]  # counted by class, too, in Co-training
     n_keep = rounded(keep * n_among, b.round_up)
@@ -90,7 +131,11 @@ def rounded(share: Tensor, up: bool) -> Tensor:
 
 
 def lowest(score_NRB: Tensor, among_NRB: Tensor, n_NR1: Tensor) -> Tensor:
-    """The `n` lowest scores among the samples; ties go to the earlier sample, NaN comes last."""
+    """The `n` lowest scores among the samples; ties go to the earlier sample, NaN comes last.
+
+    >>> lowest(b.loss_NRB, disagreement(b), torch.tensor([1])).int().tolist()
+    [[[0, 1, 0, 0]], [[0, 0, 0, 1]]]
+    """
     order = sorted_order(score_NRB)
     candidate = among_NRB.gather(-1, order)
     chosen = candidate & (candidate.cumsum(-1) <= n_NR1)
@@ -127,7 +172,24 @@ Pick = Callable[[Batch, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Rule:
-    """A column of the paper's Table 1: among which samples, how picked, and whether the peer learns from them."""
+    """A column of the paper's Table 1: among which samples, how picked, and whether the peer learns from them.
+
+    Parameters
+    ----------
+    among : callable
+        Batch → among_NRB, a mask: `everything` or `disagreement`.
+    pick : callable
+        (Batch, among_NRB) → picked_NRB: `all_of`, `small_loss`, ….
+    cross : bool
+        Whether a network learns from what its peer picked.
+
+    Examples
+    --------
+    >>> Rule(everything, small_loss, cross=True)(b).int().tolist()  # Co-teaching: what `small_loss` picks, crossed
+    [[[1, 0, 0, 1]], [[1, 1, 0, 0]]]
+    >>> Rule(disagreement, all_of, cross=False)(b).int().tolist()  # Decoupling
+    [[[0, 1, 0, 1]], [[0, 1, 0, 1]]]
+    """
 
     among: Callable[[Batch], Tensor]
     pick: Pick
@@ -142,7 +204,11 @@ class Rule:
         return picked_NRB.flip(0) if self.cross else picked_NRB
 
     def of_each_class(self) -> "Rule":
-        """The same with small losses of each class: rare classes have larger ones, and would be left out."""
+        """The same with small losses of each class: rare classes have larger ones, and would be left out.
+
+        >>> jocor.of_each_class().pick is small_joint_loss_of_each_class
+        True
+        """
         return replace(self, pick=OF_EACH_CLASS.get(self.pick, self.pick))
 
 
@@ -197,6 +263,13 @@ def weights(
     Returns
     -------
     weight_NB : tensor of shape (N, B), of the logits' dtype and device
+
+    Examples
+    --------
+    >>> logits_NBC = torch.tensor([[[4.0, 0.0], [2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]])
+    >>> weights("coteaching", logits_NBC, torch.tensor([0, 0, 0]), keep=1 / 3)  # the last label is doubted
+    tensor([[0., 1., 0.],
+            [1., 0., 0.]])
     """
     if isinstance(rule, str):
         known = {name: value for name, value in globals().items() if isinstance(value, Rule)}

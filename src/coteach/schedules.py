@@ -13,8 +13,26 @@ def keep_rate(
     ramp_from_zero: bool = False,
     linear_type2: bool = False,
 ) -> float:
-    """λ(e): falls to 1 - τ over the first E_k = `ramp` epochs and stays (type 1), or, with E_max = `horizon`,
-    goes on falling to 1 - 2τ there (type 2). The flags are the authors' readings (rows 5 and 17)."""
+    """λ(e), the share of samples to learn from: all at first, fewer as the networks could learn wrong labels.
+
+    Parameters
+    ----------
+    epoch : int
+        e, counted from 1.
+    noise_rate : float
+        τ, the share of wrong labels.
+    ramp : int
+        E_k: over these epochs λ falls to 1 - τ, and stays there (type 1).
+    horizon : int, optional
+        E_max: until there λ goes on falling, to 1 - 2τ (type 2).
+    ramp_from_zero, linear_type2 : bool
+        The authors' readings (rows 5 and 17).
+
+    Examples
+    --------
+    >>> [round(keep_rate(e, 0.4, ramp=4), 2) for e in (1, 2, 4, 9)]
+    [0.9, 0.8, 0.6, 0.6]
+    """
     if horizon is not None and horizon > ramp and epoch > ramp:
         steps = max(horizon - ramp - linear_type2, 1)
         return max(1 - min(1 + (epoch - ramp) / steps, 2) * noise_rate, 0.0)
@@ -24,16 +42,28 @@ def keep_rate(
 
 
 def linear_decay(epoch: int, rate: float, start: int, epochs: int, *, lr_above_zero: bool = False) -> float:
-    """Falls from `rate` at epoch `start` to zero at the last epoch, or one epoch later (row 8)."""
+    """Falls from `rate` at epoch `start` to zero at the last of `epochs`, or one epoch later (row 8).
+
+    >>> [linear_decay(e, 0.1, start=2, epochs=6) for e in (1, 2, 4, 6)]
+    [0.1, 0.1, 0.05, 0.0]
+    """
     end = epochs + lr_above_zero
     return rate if epoch <= start else rate * (end - epoch) / (end - start)
 
 
 def step_decay(epoch: int, rate: float, milestones: tuple[int, ...]) -> float:
-    """Divided by ten after each milestone."""
+    """The `rate`, divided by ten after each milestone.
+
+    >>> [step_decay(e, 1.0, milestones=(2, 4)) for e in (2, 3, 5)]
+    [1.0, 0.1, 0.01]
+    """
     return rate / 10 ** sum(epoch > m for m in milestones)
 
 
 def beta1(epoch: int, drop: int, *, beta1_drop: bool = False) -> float:
-    """Adam's first momentum: 0.9, in the authors' code 0.1 from epoch `drop` on (row 7)."""
+    """Adam's first momentum: 0.9, in the authors' code 0.1 from epoch `drop` on (row 7).
+
+    >>> beta1(80, drop=80), beta1(80, drop=80, beta1_drop=True)
+    (0.9, 0.1)
+    """
     return 0.1 if beta1_drop and epoch >= drop else 0.9

@@ -15,12 +15,12 @@ TABLES = (".csv", ".tsv", ".parquet")
 class Audit:
     """Find the labels of your own images, table or arrays that are probably wrong."""
 
-    images: Annotated[Path | None, flag("DIR", "none")] = None
-    """Folder with one folder of images for each class."""
+    images: Annotated[Path | None, flag("DIR", "none; give this, --table or --npz")] = None
+    """Your data, if they are images: a folder with one folder of them for each class."""
     table: Annotated[Path | None, flag("FILE", "none")] = None
-    """Table as .csv, .tsv or .parquet; needs --label."""
+    """Your data, if they are a table: .csv, .tsv or .parquet; needs --label."""
     npz: Annotated[Path | None, flag("FILE", "none")] = None
-    """NumPy file with the arrays x and y, and ids if there are any: the way for precomputed embeddings."""
+    """Your data, if they are numbers, such as embeddings: a NumPy file with the arrays x and y, and maybe ids."""
     label: Annotated[str | None, flag("COL", "none")] = None
     """Column of the table with the labels."""
     text: Annotated[str | None, flag("COL", "none")] = None
@@ -29,23 +29,23 @@ class Audit:
     """Column of the table that names the rows in all files written."""
     ignore: Annotated[tuple[str, ...], flag("COL [COL ...]", "none")] = ()
     """Columns of the table to leave out, such as one that was made from the label."""
-    size: int = 32
-    """Width and height to which images are brought."""
-    method: Annotated[str | None, flag("NAME", "coteaching", names.listed(METHODS))] = None
-    loss: Annotated[str | None, flag("NAME", "the method's own", names.listed(names.LOSSES))] = None
+    size: Annotated[int, flag("N", "32")] = 32
+    """Width and height to which images are brought, in pixels."""
+    method: Annotated[str | None, flag("NAME", "coteaching", "Rule:" + names.listed(METHODS))] = None
+    loss: Annotated[str | None, flag("NAME", "the method's own", "Loss:" + names.listed(names.LOSSES))] = None
     module: Annotated[str | None, flag("NAME", "one that fits the samples")] = None
     """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
     epochs: Annotated[int | None, flag("N", "20")] = None
-    """Epochs."""
+    """Epochs: how often every sample is learnt from."""
     noise_rate: Annotated[float | Literal["auto"], flag("X", "auto")] = "auto"
-    """Share of wrong labels if you know it; auto estimates it, which takes two thirds of the time."""
+    """Share of wrong labels if you know it, such as 0.1; auto estimates it, which takes two thirds of the time."""
     keep_per_class: bool = False
     """Trust the same share of each class: for classes of very different sizes."""
     share: Annotated[float | None, flag("X", "the noise rate")] = None
-    """Share of the samples to list as suspects."""
-    device: str = "auto"
+    """Share of the samples to list as suspects, from 0 to 1."""
+    device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
-    seed: int = 0
+    seed: Annotated[int, flag("N", "0")] = 0
     """The same seed gives the same files, on the same machine."""
     out: Annotated[Path | None, flag("PATH", "runs/audit, numbered if taken")] = None
     """Folder to write; must be new or empty. With --apply the folder of the audit."""

@@ -20,9 +20,9 @@ class Bench:
     """Data sets; nothing is downloaded, a stand-in of the same shape takes the place of what is not there."""
     method: Annotated[str, flag("NAME", "coteaching_plus")] = "coteaching_plus"
     """Method; the plain loops train coteaching_plus, so that another has only the floor beside it."""
-    runs: tuple[int, ...] = (1,)
+    runs: Annotated[tuple[int, ...], flag("N [N ...]", "1")] = (1,)
     """Runs that are trained together, a line of the table for each number."""
-    epochs: int = 5
+    epochs: Annotated[int, flag("N", "5")] = 5
     """Epochs to time, after those that warm up."""
     scaling: bool = False
     """Instead of the plain loops: the cost against samples, batch size and runs."""
@@ -30,7 +30,7 @@ class Bench:
     """Precision of our networks: float32, tf32 or bf16."""
     json: bool = False
     """Print a JSON list, a line of the table each, and nothing else to stdout."""
-    device: str = "auto"
+    device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
     data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
     """Folder with the published data files."""

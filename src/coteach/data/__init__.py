@@ -20,7 +20,24 @@ __all__ = ["DATASETS", "Dataset", "Description", "Status", "data_home", "load", 
 
 @dataclass(frozen=True)
 class Description:
-    """A data set in a line: what it is, how much is downloaded and what it needs; then how it is read."""
+    """A data set in a line.
+
+    Parameters
+    ----------
+    name, what : str
+        By which it is called, and what it is.
+    download, needs : str
+        How much is downloaded, and what else must be there.
+    sources : tuple of str
+        The published files it is made of.
+    reader : str
+        Module and function that read it.
+
+    Examples
+    --------
+    >>> DATASETS["mnist"].what, DATASETS["mnist"].download
+    ('60,000 / 10,000 handwritten digits, 1×28×28', '12 MB')
+    """
 
     name: str
     what: str
@@ -32,7 +49,21 @@ class Description:
 
 @dataclass(frozen=True)
 class Status:
-    """Whether a data set is in the data folder: where, or None, and what to expect of loading it."""
+    """Whether a data set is in the data folder.
+
+    Parameters
+    ----------
+    name : str
+    found : str or None
+        Where.
+    note : str
+        What to expect of loading it.
+
+    Examples
+    --------
+    >>> status()[0]
+    Status(name='digits', found='scikit-learn', note='installed with it')
+    """
 
     name: str
     found: str | None
@@ -124,6 +155,11 @@ DATASETS = {
         ),
     )
 }
+"""What each data set is, by its name.
+
+>>> list(DATASETS)[:3]
+['digits', 'mnist', 'fashion-mnist']
+"""
 
 
 def load(name: str, data_dir: str | os.PathLike | None = None, **options: Any) -> "Dataset":
@@ -137,6 +173,16 @@ def load(name: str, data_dir: str | os.PathLike | None = None, **options: Any) -
         The data folder; else the environment variable COTEACH_DATA, else the user's cache.
     **options
         Of the data set's own reader, for instance `split="70/30"` of news.
+
+    Returns
+    -------
+    dataset : Dataset
+
+    Examples
+    --------
+    >>> digits = load("digits")
+    >>> digits.x_train.shape, digits.n_classes
+    (torch.Size([1297, 64]), 10)
     """
     check_name("data set", name, DATASETS)
     module, function = DATASETS[name].reader.split(".")
@@ -152,7 +198,22 @@ def load(name: str, data_dir: str | os.PathLike | None = None, **options: Any) -
 
 
 def status(data_dir: str | os.PathLike | None = None) -> list[Status]:
-    """Say for each data set whether it is in the data folder; files are looked for, not read."""
+    """Say for each data set whether it is in the data folder; files are looked for, not read.
+
+    Parameters
+    ----------
+    data_dir : path, optional
+        The data folder, see `load`.
+
+    Returns
+    -------
+    list of Status
+
+    Examples
+    --------
+    >>> [one.name for one in status() if one.found == "scikit-learn"]
+    ['digits']
+    """
     return [_status(description, data_dir) for description in DATASETS.values()]
 
 

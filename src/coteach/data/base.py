@@ -18,8 +18,9 @@ from coteach.data.samples import Items, Samples
 class Dataset:
     """A training and a test set. M training and M' test samples, C classes.
 
-    Attributes
+    Parameters
     ----------
+    name : str
     x_train, x_test : Tensor of shape (M, ...), (M', ...), or Samples that are read when they are needed
         uint8 images (M, channels, height, width), float32 features (M, F), or int32 token ids (M, L),
         where 0 is padding and any other id a row of `vectors`.
@@ -33,6 +34,12 @@ class Dataset:
         True where an image of none of the C classes took the place of the original.
     note : str
         One line worth telling the user, for instance how many words have a vector.
+
+    Examples
+    --------
+    >>> data = coteach.Dataset.from_arrays(np.eye(4), [0, 1, 0, 1], np.eye(4), [0, 1, 0, 1])
+    >>> data.x_train.shape, data.n_classes, data.class_names
+    (torch.Size([4, 4]), 2, ('0', '1'))
     """
 
     name: str
@@ -48,10 +55,16 @@ class Dataset:
 
     @property
     def n_classes(self) -> int:
+        """C."""
         return len(self.class_names)
 
     def tensors(self, what: str) -> tuple[Tensor, Tensor]:
-        """x_train and x_test as a whole; `what` needs them so."""
+        """x_train and x_test as a whole, of shape (M, ...) and (M', ...); `what` needs them so.
+
+        >>> data = coteach.data.load("digits")
+        >>> [x.shape for x in data.tensors("this example")]
+        [torch.Size([1297, 64]), torch.Size([500, 64])]
+        """
         if isinstance(self.x_train, Samples) or isinstance(self.x_test, Samples):
             raise ValueError(
                 f"{what} needs all samples at once, but these are read as they are needed: "
@@ -77,8 +90,17 @@ class Dataset:
             8-bit images stay as they are; every other number becomes float32.
         y, y_test : int array of shape (M,)
             Classes from 0 to C-1.
+        name : str
+            In files and messages; not that of a known data set.
         class_names : sequence of C strings, optional
             Without it C is the highest label plus one.
+
+        Examples
+        --------
+        >>> images = np.zeros((6, 1, 8, 8), dtype=np.uint8)  # six images, one channel
+        >>> data = coteach.Dataset.from_arrays(images[:4], [0, 1, 0, 1], images[4:], [0, 1])
+        >>> data.x_train.dtype, data.x_test.shape
+        (torch.uint8, torch.Size([2, 1, 8, 8]))
         """
         _refuse_known(name)
         return cls._checked(name, _own_copy(x, ""), y, _own_copy(x_test, "test "), y_test, class_names)
@@ -109,8 +131,17 @@ class Dataset:
         y, y_test : int array of shape (M,), optional
             Classes from 0 to C-1. Without them every sample is read once, only for its label: torchvision's data
             sets have them at hand, as `train.targets`.
+        name : str
+            In files and messages; not that of a known data set.
         class_names : sequence of C strings, optional
             Without it C is the highest label plus one.
+
+        Examples
+        --------
+        >>> samples = [(np.arange(3.0) + i, i % 2) for i in range(4)]  # or any torch data set
+        >>> data = coteach.Dataset.from_samples(samples, samples)
+        >>> data.x_train.shape, data.y_train.tolist()
+        (torch.Size([4, 3]), [0, 1, 0, 1])
         """
         _refuse_known(name)
         samples, test_samples = Items(train), Items(test, "test ")

@@ -18,7 +18,21 @@ MOST_BYTES = 2**30  # the largest file to be downloaded, GloVe's vectors, has 86
 
 
 def data_home(data_dir: str | os.PathLike | None = None) -> Path:
-    """The folder of the data sets: the argument, else COTEACH_DATA, else the user's cache."""
+    """The folder of the data sets: the argument, else COTEACH_DATA, else the user's cache.
+
+    Parameters
+    ----------
+    data_dir : path, optional
+
+    Returns
+    -------
+    folder : Path
+
+    Examples
+    --------
+    >>> data_home("my-data").name
+    'my-data'
+    """
     chosen = data_dir or os.environ.get("COTEACH_DATA")
     if chosen is None or chosen == "":
         import pooch

@@ -108,6 +108,18 @@ class RobustClassifier(ClassifierMixin, Predicting):
         The length of the second axis of X, as scikit-learn counts.
     sample_shape_ : tuple of int
         Shape of one sample as the networks take it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> x, truth = load_digits(return_X_y=True)
+    >>> y = coteach.noise.corrupt(truth[:600], "symmetric", 0.2).labels  # yours come as they are
+    >>> classifier = coteach.RobustClassifier(noise_rate=0.2, epochs=10, lr=0.005, random_state=0).fit(x[:600], y)
+    >>> classifier.score(x[600:], truth[600:]) > 0.8  # on right labels, though a fifth of the others was wrong
+    True
+    >>> worst = classifier.suspects()  # the labels to look at first
+    >>> len(worst), bool((truth[worst.index] != worst.given).mean() > 0.85)  # most of them are indeed wrong
+    (120, True)
     """
 
     def __init__(
@@ -162,11 +174,38 @@ class RobustClassifier(ClassifierMixin, Predicting):
     # ---- parameters -------------------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All arguments, those routed to the module and the optimiser included."""
+        """All arguments, those routed to the module and the optimiser included.
+
+        Parameters
+        ----------
+        deep : bool
+            As scikit-learn asks; there are no estimators inside.
+
+        Returns
+        -------
+        params : dict
+
+        Examples
+        --------
+        >>> params = coteach.RobustClassifier(epochs=5, module__hidden=(64,)).get_params()
+        >>> params["epochs"], params["module__hidden"]
+        (5, (64,))
+        """
         return super().get_params(deep) | self._options
 
     def set_params(self, **params: Any) -> Self:
-        """Set arguments by name; `module__…` and `optimizer__…` need not have been given before."""
+        """Set arguments by name.
+
+        Parameters
+        ----------
+        **params
+            Names as in the constructor; `module__…` and `optimizer__…` need not have been given before.
+
+        Examples
+        --------
+        >>> coteach.RobustClassifier().set_params(method="jocor", module__hidden=(32,)).method
+        'jocor'
+        """
         options = {name: value for name, value in params.items() if name.startswith(ROUTED)}
         super().set_params(**{name: value for name, value in params.items() if name not in options})
         self._options = self._options | options
@@ -201,6 +240,17 @@ class RobustClassifier(ClassifierMixin, Predicting):
             networks make of noisy ones; noisy labels choose among rates by accuracy.
         validation_is_clean : bool
             Whether the labels of `validation_data` are known to be right.
+
+        Returns
+        -------
+        self : RobustClassifier
+
+        Examples
+        --------
+        >>> x, y = np.repeat(np.eye(2), 20, axis=0), ["cat"] * 20 + ["dog"] * 20
+        >>> classifier = coteach.RobustClassifier(noise_rate=0.1, epochs=2, random_state=0).fit(x, y)
+        >>> classifier.classes_.tolist(), len(classifier.networks_), len(classifier.history_)
+        (['cat', 'dog'], 2, 2)
         """
         params = self.get_params(deep=False)
         check_arguments(params, self._routed("optimizer__"))
@@ -244,6 +294,19 @@ class RobustClassifier(ClassifierMixin, Predicting):
         ----------
         share : float, optional
             Of all samples; by default the noise rate.
+
+        Returns
+        -------
+        suspects : Suspects
+            Its `index`, `given`, `suggested` and `quality` are arrays of one shape, (round(share · M),).
+
+        Examples
+        --------
+        >>> x, y = np.repeat(np.eye(2), 20, axis=0), [1] + [0] * 19 + [1] * 20  # the first label is wrong
+        >>> classifier = coteach.RobustClassifier(noise_rate=0.1, epochs=10, lr=0.01, random_state=0).fit(x, y)
+        >>> worst = classifier.suspects(share=0.025)
+        >>> int(worst.index[0]), int(worst.given[0]), int(worst.suggested[0])
+        (0, 1, 0)
         """
         check_is_fitted(self, "label_quality_")
         share = self.noise_rate_ if share is None else share
@@ -258,11 +321,47 @@ class RobustClassifier(ClassifierMixin, Predicting):
 
         A module of your own is not in it, and neither is a RandomState: hand the module to `load` again. Of an
         optimiser class there is the name, which is enough for those of torch.
+
+        Parameters
+        ----------
+        path : path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> classifier = coteach.RobustClassifier(noise_rate=0, epochs=1).fit(np.eye(4), [0, 1, 0, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     classifier.save(f"{folder}/model.safetensors")
+        ...     again = coteach.RobustClassifier.load(f"{folder}/model.safetensors")
+        >>> bool((again.predict_proba(np.eye(4)) == classifier.predict_proba(np.eye(4))).all())
+        True
         """
         check_is_fitted(self, "networks_")
         files.write(self, path)
 
     @classmethod
     def load(cls, path: str | Path, module: Any = None) -> Self:
-        """Read what `save` wrote, on any device; `module` is needed if it was the user's own."""
+        """Read what `save` wrote, on any device.
+
+        Parameters
+        ----------
+        path : path
+        module : class, factory or torch.nn.Module, optional
+            The one it was trained with, if that was your own.
+
+        Returns
+        -------
+        classifier : RobustClassifier
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> def linear(n_features, n_classes):
+        ...     return torch.nn.Linear(n_features, n_classes)
+        >>> classifier = coteach.RobustClassifier(module=linear, noise_rate=0, epochs=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     classifier.fit(np.eye(4), [0, 1, 0, 1]).save(f"{folder}/model.safetensors")
+        ...     coteach.RobustClassifier.load(f"{folder}/model.safetensors", module=linear).classes_.tolist()
+        [0, 1]
+        """
         return cast("Self", files.read(cls, path, module))

@@ -46,7 +46,24 @@ class Predicting(BaseEstimator):
     # ---- predict ----------------------------------------------------------------------------------------------
 
     def networks_proba(self, X: Any) -> np.ndarray:
-        """Each network's softmax, of shape (N, M, C), the classes in the order of `classes_`."""
+        """Each network's opinion.
+
+        Parameters
+        ----------
+        X : array-like of shape (M, ...), or a data set
+            As that of `fit`.
+
+        Returns
+        -------
+        probabilities : float32 array of shape (N, M, C)
+            The classes in the order of `classes_`.
+
+        Examples
+        --------
+        >>> classifier = coteach.RobustClassifier(noise_rate=0, epochs=1).fit(np.eye(4), [0, 1, 2, 2])
+        >>> classifier.networks_proba(np.eye(4)).shape
+        (2, 4, 3)
+        """
         check_is_fitted(self, "networks_")
         device = chosen_device(self.device)
         x, _ = self._taken(X)
@@ -62,18 +79,70 @@ class Predicting(BaseEstimator):
         return torch.cat(pieces, 1).numpy()
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The networks' mean softmax, of shape (M, C) in the order of `classes_`."""
+        """The networks' mean probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (M, ...), or a data set
+            As that of `fit`.
+
+        Returns
+        -------
+        probabilities : float32 array of shape (M, C)
+            The classes in the order of `classes_`.
+
+        Examples
+        --------
+        >>> classifier = coteach.RobustClassifier(noise_rate=0, epochs=1).fit(np.eye(4), [0, 1, 2, 2])
+        >>> classifier.predict_proba(np.eye(4)).sum(1).round(3).tolist()
+        [1.0, 1.0, 1.0, 1.0]
+        """
         return self.networks_proba(X).mean(0)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class with the highest mean probability, of shape (M,)."""
+        """The classes with the highest mean probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (M, ...), or a data set
+            As that of `fit`.
+
+        Returns
+        -------
+        labels : array of shape (M,)
+            Of `classes_`.
+
+        Examples
+        --------
+        >>> x, y = np.repeat(np.eye(2), 20, axis=0), ["cat"] * 20 + ["dog"] * 20
+        >>> classifier = coteach.RobustClassifier(noise_rate=0, epochs=10, lr=0.01, random_state=0).fit(x, y)
+        >>> classifier.predict(np.eye(2)).tolist()
+        ['cat', 'dog']
+        """
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
 
     # ---- samples as the networks take them --------------------------------------------------------------------
 
     def inputs(self, X: Any) -> Tensor:
-        """X as the networks take it: standardised float32 of shape (M, F) or (M, channels, H, W)."""
+        """X as the networks take it.
+
+        Parameters
+        ----------
+        X : array-like of shape (M, ...), or a data set
+            As that of `fit`.
+
+        Returns
+        -------
+        x : float32 Tensor of shape (M, F) or (M, channels, H, W)
+            Standardised, unless `standardize` is off.
+
+        Examples
+        --------
+        >>> classifier = coteach.RobustClassifier(noise_rate=0, epochs=1).fit(np.eye(4), [0, 1, 2, 2])
+        >>> classifier.networks_[0](classifier.inputs(np.eye(4))).shape  # logits of one network
+        torch.Size([4, 3])
+        """
         check_is_fitted(self, "networks_")
         x, _ = self._taken(X)
         return x if isinstance(x, Tensor) else x.fetch(np.arange(len(x)))

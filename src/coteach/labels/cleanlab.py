@@ -29,6 +29,14 @@ def issues_of(classifier: "RobustClassifier", share: float | None = None) -> dic
     -------
     dict of arrays of shape (M,)
         See `issues_table`; a data frame is `pandas.DataFrame(issues_of(classifier))`.
+
+    Examples
+    --------
+    >>> x, y = np.repeat(np.eye(2), 20, axis=0), [0] * 20 + [1] * 20
+    >>> classifier = coteach.RobustClassifier(noise_rate=0.1, epochs=1).fit(x, y)
+    >>> issues = issues_of(classifier)
+    >>> issues["label_quality"].shape, int(issues["is_label_issue"].sum())
+    ((40,), 4)
     """
     classifier.suspects(share)  # refuses what is not fitted, and a share that is none
     given, suggested = (
@@ -57,6 +65,12 @@ def issues_table(labels: Any, label_quality: Any, suggested: Any, share: float) 
         `is_label_issue` (bool), `label_quality`, `given_label` and `predicted_label`. The last is the suggested
         class for an issue, and wherever the quality is below ½: there the networks found another class likelier,
         on average. Elsewhere it is the given one.
+
+    Examples
+    --------
+    >>> issues = issues_table([0, 1, 1], [0.9, 0.8, 0.1], suggested=[1, 0, 0], share=1 / 3)
+    >>> issues["is_label_issue"].tolist(), issues["predicted_label"].tolist()
+    ([False, False, True], [0, 1, 0])
     """
     given_M, suggested_M, quality_M = check_labels(labels), check_labels(suggested), _scores(label_quality)
     check_same_length(quality_M, given_M)
@@ -80,6 +94,17 @@ def suspects_from_issues(issues: Mapping[str, Any], classes: Any = None) -> Susp
         As `CleanLearning.get_label_issues()`, or `issues_of`.
     classes : array of shape (C,), optional
         Names of the classes, such as a classifier's `classes_`.
+
+    Returns
+    -------
+    suspects : Suspects
+
+    Examples
+    --------
+    >>> issues = issues_table([0, 1, 1], [0.9, 0.8, 0.1], suggested=[1, 0, 0], share=1 / 3)
+    >>> worst = suspects_from_issues(issues, classes=["cat", "dog"])
+    >>> worst.index.tolist(), worst.given.tolist(), worst.suggested.tolist()
+    ([2], ['dog'], ['cat'])
     """
     missing = {"is_label_issue", "label_quality", "given_label", "predicted_label"} - set(issues)
     if missing:
@@ -110,6 +135,17 @@ def suspects_from_scores(
         Of all samples; by default the noise rate that `estimate_noise(pred_probs, labels)` finds.
     classes : array of shape (C,), optional
         Names of the classes, such as a classifier's `classes_`.
+
+    Returns
+    -------
+    suspects : Suspects
+
+    Examples
+    --------
+    >>> probabilities = [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]]
+    >>> worst = suspects_from_scores([0, 1, 1], [0.9, 0.8, 0.3], probabilities, share=1 / 3)
+    >>> worst.index.tolist(), worst.suggested.tolist()
+    ([2], [0])
     """
     estimate = estimate_noise(pred_probs, labels)  # checks both
     share = estimate.rate if share is None else _share(share)

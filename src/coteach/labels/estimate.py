@@ -39,6 +39,13 @@ class NoiseEstimate:
         Labels looked at.
     tried : tuple of (float, float)
         Rates that were tried out, each with its accuracy on noisy validation labels; empty if none were.
+
+    Examples
+    --------
+    >>> estimate = NoiseEstimate(0.2, (0.1, 0.3), np.array([0.2, 0.2]), np.array([[0.8, 0.2], [0.2, 0.8]]), n=100)
+    >>> low, high = estimate.interval
+    >>> f"{estimate.rate:.0%} of {estimate.n} labels are wrong ({low:.0%} to {high:.0%})"
+    '20% of 100 labels are wrong (10% to 30%)'
     """
 
     rate: float
@@ -66,12 +73,25 @@ def estimate_noise(probabilities: Any, labels: Any) -> NoiseEstimate:
     labels : int array of shape (M,)
         As given, some of them wrong.
 
+    Returns
+    -------
+    estimate : NoiseEstimate
+
     Notes
     -----
     No data can tell noise that calls most of a class by another name, or wrong labels that depend on how a
     sample looks; and where true classes overlap, labels that had to be guessed count as half wrong. A network
     that knows little, as small ones do of photographs, leads to a rate that is too high: what it gets wrong even
     where it is surest cannot be told from wrong labels.
+
+    Examples
+    --------
+    >>> truth = np.arange(1000) % 2
+    >>> noise = coteach.noise.corrupt(truth, "symmetric", 0.2)
+    >>> probabilities = np.where(np.eye(2)[truth] == 1, 0.9, 0.1)  # of networks that never saw these labels
+    >>> estimate = estimate_noise(probabilities, noise.labels)
+    >>> abs(estimate.rate - noise.rate) < 0.01, estimate.matrix.shape
+    (True, (2, 2))
     """
     p_MC = _check_probabilities(probabilities)
     n, n_classes = p_MC.shape

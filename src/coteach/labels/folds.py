@@ -39,10 +39,34 @@ def out_of_sample(
 
     Parameters
     ----------
-    x_M, y_M : tensors
-        Samples and given labels on the device where the training is to run.
+    x_M : float32 Tensor of shape (M, ...), or Stream
+        Samples on the device where the training is to run.
+    y_M : int64 Tensor of shape (M,)
+        Given labels, there too.
+    n_classes : int
+        C.
+    build : callable
+        Makes a network.
     plan : Plan
         Its epochs are the most that are tried.
+    folds : int
+        Networks, each trained without the fold that it predicts.
+    seed : int
+    engine : Engine
+        How steps run.
+    augment : Augment, optional
+        How samples are changed while they are learnt from.
+
+    Returns
+    -------
+    p_MC : float64 array of shape (M, C)
+
+    Examples
+    --------
+    >>> x, y = torch.eye(2).repeat(20, 1), torch.arange(40) % 2
+    >>> p = out_of_sample(x, y, 2, lambda: nn.Linear(2, 2), Plan(epochs=2, batch_size=8, ramp=1), folds=2)
+    >>> p.shape
+    (40, 2)
     """
     return of_folds(x_M, y_M, n_classes, build, plan, None, folds, seed, engine, augment)[0]
 
@@ -80,7 +104,24 @@ def of_folds(
 
 
 def deal_folds(labels_M: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """The fold of each sample (M): at random, but with as many of each given class in one as in another."""
+    """The fold of each sample: at random, but with as many of each given class in one as in another.
+
+    Parameters
+    ----------
+    labels_M : int array of shape (M,)
+    folds, seed : int
+
+    Returns
+    -------
+    fold_M : int64 array of shape (M,)
+
+    Examples
+    --------
+    >>> labels = np.array([0] * 8 + [1] * 4)
+    >>> fold = deal_folds(labels, folds=4, seed=0)
+    >>> np.bincount(fold[labels == 0]).tolist(), np.bincount(fold[labels == 1]).tolist()
+    ([2, 2, 2, 2], [1, 1, 1, 1])
+    """
     shuffled = np.random.default_rng(seed).permutation(len(labels_M))
     by_class = shuffled[np.argsort(labels_M[shuffled], kind="stable")]
     fold_M = np.empty(len(labels_M), dtype=np.int64)

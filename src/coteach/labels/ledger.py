@@ -138,7 +138,23 @@ def suggestion_of(given_NRM: Tensor, other_NRM: Tensor) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Suspects:
-    """Samples whose label is doubted, the worst first."""
+    """Samples whose label is doubted, the worst first: arrays of shape (K,).
+
+    Parameters
+    ----------
+    index : int array
+        Their numbers among the training samples.
+    given, suggested : array
+        Their labels, and for each the likeliest class that it is not.
+    quality : float array
+        From 0 (wrong) to 1.
+
+    Examples
+    --------
+    >>> worst = suspects(np.array([0, 1, 1]), np.array([0.9, 0.2, 0.1]), np.array([1, 0, 0]), share=2 / 3)
+    >>> len(worst), worst.index.tolist(), worst.suggested.tolist()
+    (2, [2, 1], [0, 0])
+    """
 
     index: np.ndarray
     given: np.ndarray

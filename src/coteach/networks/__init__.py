@@ -21,6 +21,11 @@ NETWORKS: dict[str, str] = {
     "preact_resnet18": "pre-activation ResNet-18 with batch norm and global average before the output",
     "preact_resnet18_authors": "the same with the authors' head: 4×4 average, no batch norm, 25 to 56 pixels",
 }
+"""What each network is, by its name.
+
+>>> "small_cnn" in NETWORKS
+True
+"""
 
 # What a name fixes of its family's options.
 FORMS: dict[str, dict[str, Any]] = {
@@ -48,6 +53,17 @@ def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = Non
         Word vectors, for documents only.
     **options
         Handed on to the network, for instance ``hidden=(128,)``.
+
+    Returns
+    -------
+    network : torch.nn.Module
+        Takes a batch of shape (B, ...) to logits of shape (B, n_classes).
+
+    Examples
+    --------
+    >>> network = build("mlp", shape=(64,), n_classes=10, hidden=(32,))
+    >>> network(torch.zeros(5, 64)).shape
+    torch.Size([5, 10])
     """
     check_name("network", name, NETWORKS)
     reads_words = name in ("news", "news_flat")
@@ -88,7 +104,24 @@ def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = Non
 
 
 def default_for(shape: Sequence[int], dtype_is_tokens: bool = False) -> str:
-    """Name of a sensible network for samples of this shape."""
+    """Name of a sensible network for samples of this shape.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Of one sample.
+    dtype_is_tokens : bool
+        Whether a sample is a document, a row of token numbers.
+
+    Returns
+    -------
+    name : str
+
+    Examples
+    --------
+    >>> default_for((64,)), default_for((3, 32, 32)), default_for((3, 64, 64))
+    ('mlp', 'small_cnn', 'preact_resnet18')
+    """
     if dtype_is_tokens:
         return "news"
     if tuple(shape) == (3, 32, 32):

@@ -4,7 +4,20 @@ from torch import Tensor, nn
 
 
 class SmallCNN(nn.Module):
-    """The CIFAR-10 network: two unpadded 5×5 convolutions, each with a max-pool, and three dense layers."""
+    """The CIFAR-10 network: two unpadded 5×5 convolutions, each with a max-pool, and three dense layers.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of logits.
+    channels : int
+        Channels of the images.
+
+    Examples
+    --------
+    >>> SmallCNN(10)(torch.zeros(5, 3, 32, 32)).shape
+    torch.Size([5, 10])
+    """
 
     def __init__(self, n_classes: int, channels: int = 3) -> None:
         super().__init__()
@@ -32,6 +45,19 @@ class CNN7(nn.Module):
     - ``"printed"``: 196 channels, and 3136 inputs to the output layer;
     - ``"dense"``: 196 channels and a layer of 256 in between. It is linear, without batch norm or activation,
       because the network of Wang et al. (2018), from which the table was taken, has it so.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of logits.
+    form : {"authors", "printed", "dense"}
+    channels : int
+        Channels of the images.
+
+    Examples
+    --------
+    >>> CNN7(100).eval().features(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 256])
     """
 
     def __init__(self, n_classes: int, form: str = "authors", channels: int = 3) -> None:

@@ -36,6 +36,12 @@ class NewsNet(nn.Module):
         Number of logits.
     pooling : {"words", "flat"}
         See `pool`.
+
+    Examples
+    --------
+    >>> documents = torch.tensor([[1, 2, 0, 0], [2, 2, 1, 0]])  # two, of four tokens; 0 is padding
+    >>> NewsNet(torch.zeros(3, 5), 7)(documents).shape
+    torch.Size([2, 7])
     """
 
     # Equal in every copy and never changed, so that copies run together can share one table.

@@ -37,6 +37,11 @@ class PreActResNet18(nn.Module):
         12) has no batch norm and ReLU there, and averages 4×4 of the map only: of 7×7 for 56×56 images.
     channels : int
         Channels of the images.
+
+    Examples
+    --------
+    >>> PreActResNet18(200).eval()(torch.zeros(1, 3, 64, 64)).shape
+    torch.Size([1, 200])
     """
 
     def __init__(self, n_classes: int, head: str = "standard", channels: int = 3) -> None:

@@ -49,6 +49,11 @@ def corrupt(
     features : array of shape (M, ...)
         For "instance", see below; other kinds leave it unread.
 
+    Returns
+    -------
+    noise : Noise
+        Its `labels` and `clean` are of shape (M,), its `matrix` of shape (C, C).
+
     Notes
     -----
     Instance noise follows the part-dependent noise of Xia et al. (2020). The features are flattened to M×F,
@@ -57,6 +62,14 @@ def corrupt(
     pulls rates near 0 or 1 inwards (0.2 to 0.206), except rate 0, which flips nothing. Each class i gets a
     standard normal F×C matrix W; a sample x of it becomes j ≠ i with probability q · softmax over j ≠ i of
     (x W)_j.
+
+    Examples
+    --------
+    >>> noise = corrupt([0, 1, 2] * 100, "symmetric", 0.2)
+    >>> noise.labels.shape, noise.matrix.shape, 0.1 < noise.rate < 0.3
+    ((300,), (3, 3), True)
+    >>> bool((noise.labels[noise.clean] == np.array([0, 1, 2] * 100)[noise.clean]).all())
+    True
     """
     check_name("kind of noise", kind, KINDS)
     if matrix is not None and kind != "matrix":

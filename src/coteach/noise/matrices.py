@@ -9,9 +9,27 @@ from coteach.noise.arguments import check_n_classes, check_rate
 
 
 def symmetric(n_classes: int, rate: float) -> np.ndarray:
-    """Q with `rate` spread evenly over the other classes, of shape (C, C).
+    """Q with `rate` spread evenly over the other classes.
 
     Elsewhere (DivideMix) a flip may draw the true label again: symmetric noise "r" there is r·(C-1)/C here.
+
+    Parameters
+    ----------
+    n_classes : int
+        C, two or more.
+    rate : float
+        From 0 to below 1.
+
+    Returns
+    -------
+    matrix : float64 array of shape (C, C)
+
+    Examples
+    --------
+    >>> symmetric(3, 0.5)
+    array([[0.5 , 0.25, 0.25],
+           [0.25, 0.5 , 0.25],
+           [0.25, 0.25, 0.5 ]])
     """
     n_classes, rate = check_n_classes(n_classes), check_rate(rate)
     matrix = np.full((n_classes, n_classes), rate / (n_classes - 1))
@@ -20,18 +38,47 @@ def symmetric(n_classes: int, rate: float) -> np.ndarray:
 
 
 def pair(n_classes: int, rate: float) -> np.ndarray:
-    """Q in which class i becomes i + 1 (the last class: 0) with probability `rate`, of shape (C, C)."""
+    """Q in which class i becomes i + 1 (the last class: 0) with probability `rate`.
+
+    Parameters
+    ----------
+    n_classes : int
+        C, two or more.
+    rate : float
+        From 0 to below 1.
+
+    Returns
+    -------
+    matrix : float64 array of shape (C, C)
+
+    Examples
+    --------
+    >>> pair(3, 0.25)
+    array([[0.75, 0.25, 0.  ],
+           [0.  , 0.75, 0.25],
+           [0.25, 0.  , 0.75]])
+    """
     return superclass_asymmetric(np.zeros(check_n_classes(n_classes), dtype=np.int64), rate)
 
 
 def superclass_asymmetric(superclass: Any, rate: float) -> np.ndarray:
-    """Q in which a class becomes the next one of its own superclass (the last: the first), of shape (C, C).
+    """Q in which a class becomes the next one of its own superclass (the last: the first).
 
     Parameters
     ----------
     superclass : int array of shape (C,)
         The superclass of each class. The classes of one need not be neighbours: on CIFAR-100 they are not.
     rate : float
+        From 0 to below 1.
+
+    Returns
+    -------
+    matrix : float64 array of shape (C, C)
+
+    Examples
+    --------
+    >>> superclass_asymmetric([0, 1, 0, 1], 0.25)[0]  # class 0 becomes 2
+    array([0.75, 0.  , 0.25, 0.  ])
     """
     superclass, rate = check_labels(superclass), check_rate(rate)
     matrix = np.diag(np.full(len(superclass), 1 - rate))
@@ -47,7 +94,23 @@ def superclass_asymmetric(superclass: Any, rate: float) -> np.ndarray:
 
 
 def check_matrix(matrix: Any) -> np.ndarray:
-    """Return Q as float64 of shape (C, C), or raise a ValueError; float32 round-off in a sum is mended."""
+    """Return Q as float64, or raise a ValueError; float32 round-off in a sum is mended.
+
+    Parameters
+    ----------
+    matrix : array-like of shape (C, C)
+        Probabilities; each row sums to 1.
+
+    Returns
+    -------
+    matrix : float64 array of shape (C, C)
+
+    Examples
+    --------
+    >>> check_matrix([[0.9, 0.2], [0, 1]])
+    Traceback (most recent call last):
+    ValueError: row 0 of the matrix sums to 1.1: divide each row by its sum.
+    """
     try:
         matrix = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -22,11 +22,19 @@ def replace_images(
     rate : float
         Share replaced in each class, rounded to whole images.
     seed : int
+        Of the noise, from 0 to 2³²-1.
 
     Returns
     -------
     new_images : array of shape (M, ...), a copy
     replaced : bool array of shape (M,)
+
+    Examples
+    --------
+    >>> images, outside = np.zeros((10, 8, 8)), np.ones((20, 8, 8))
+    >>> new, replaced = replace_images(images, outside, [0, 1] * 5, rate=0.4)
+    >>> int(replaced.sum()), bool((new[replaced] == 1).all())
+    (4, True)
     """
     images, outside_images = np.asarray(images), np.asarray(outside_images)
     y, rate, random = check_labels(y), check_rate(rate), random_state(seed)

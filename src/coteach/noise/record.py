@@ -14,6 +14,11 @@ from coteach.noise.matrices import check_matrix
 from coteach.whole import write_whole
 
 KINDS = ("none", "clean", "symmetric", "pair", "asymmetric", "instance", "matrix")
+"""The kinds of noise that `corrupt` draws.
+
+>>> "pair" in KINDS
+True
+"""
 FORMAT = "coteach.noise/1"
 TENSORS = {"labels": ("I64", 1), "clean": ("BOOL", 1), "matrix": ("F64", 2)}  # type and number of dimensions
 
@@ -22,14 +27,23 @@ TENSORS = {"labels": ("I64", 1), "clean": ("BOOL", 1), "matrix": ("F64", 2)}  # 
 class Noise:
     """Noisy labels and the truth about them.
 
-    Attributes
+    Parameters
     ----------
     labels : int64 array of shape (M,)
-    clean : bool array of shape (M,), true where the label kept its true value
-    matrix : float64 array of shape (C, C), the Q drawn from (instance noise: the shares that came out)
-    nominal_rate : float, the share of flips asked for (kind "matrix": the share Q makes on average)
+    clean : bool array of shape (M,)
+        True where the label kept its true value.
+    matrix : float64 array of shape (C, C)
+        The Q drawn from (instance noise: the shares that came out).
+    nominal_rate : float
+        The share of flips asked for (kind "matrix": the share Q makes on average).
     seed : int
     kind : str
+
+    Examples
+    --------
+    >>> noise = coteach.noise.corrupt([0, 1] * 50, "pair", 0.1)
+    >>> noise.labels.shape, noise.rate, noise.sha256[:8]
+    ((100,), 0.09, '773d7256')
     """
 
     labels: np.ndarray
@@ -50,7 +64,21 @@ class Noise:
         return hashlib.sha256(self.labels.astype("<i8").tobytes()).hexdigest()
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write one safetensors file, under a temporary name first."""
+        """Write one safetensors file, under a temporary name first.
+
+        Parameters
+        ----------
+        path : path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> noise = coteach.noise.corrupt([0, 1] * 50, "pair", 0.1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     noise.save(f"{folder}/noise.safetensors")
+        ...     Noise.load(f"{folder}/noise.safetensors").sha256 == noise.sha256
+        True
+        """
         path = Path(path)
         facts = {"kind": self.kind, "seed": str(self.seed), "nominal_rate": repr(self.nominal_rate)}
         facts |= {"format": FORMAT, "sha256": self.sha256, "checksum": self._checksum()}
@@ -62,7 +90,16 @@ class Noise:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Noise":
-        """Read what `save` wrote; anything else is a ValueError that names the file."""
+        """Read what `save` wrote; anything else is a ValueError that names the file.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        noise : Noise
+        """
         try:
             noise, facts = _read(path)
             if noise.sha256 != facts["sha256"]:

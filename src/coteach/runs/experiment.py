@@ -28,7 +28,9 @@ GIVEN = (
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 
-NOISE_HELP = "Flips of training labels: " + names.listed(names.NOISES)
+METHOD_HELP = "Rule:" + names.listed(names.METHODS)
+LOSS_HELP = "Loss:" + names.listed(names.LOSSES)
+NOISE_HELP = "Flips of training labels:" + names.listed(names.NOISES)
 
 
 def is_whole(value: Any) -> bool:
@@ -49,12 +51,21 @@ def flag(metavar: str, default: str, text: str | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One method on one noisy data set, with one or more seeds. What is left out follows the paper."""
+    """One method on one noisy data set, with one or more seeds. What is left out follows the paper.
 
-    dataset: str = "digits"
+    Examples
+    --------
+    >>> experiment = coteach.Experiment(method="coteaching", noise="pair", rate=0.45, seeds=(1, 2), epochs=5)
+    >>> experiment.dataset, experiment.noise_share, experiment.plan().epochs
+    ('digits', 0.45, 5)
+    """
+
+    dataset: Annotated[str, flag("NAME", "digits")] = "digits"
     """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, news, tiny-imagenet or openset-…"""
-    method: Annotated[str, flag("NAME", "coteaching_plus", names.listed(names.METHODS))] = "coteaching_plus"
-    loss: Annotated[str | None, flag("NAME", "the method's own", names.listed(names.LOSSES))] = None
+    method: Annotated[str, flag("NAME", "coteaching_plus", METHOD_HELP)] = (
+        "coteaching_plus"
+    )
+    loss: Annotated[str | None, flag("NAME", "the method's own", LOSS_HELP)] = None
     fidelity: str = "paper"
     """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
     noise: Annotated[str | None, flag("NAME", "symmetric; none on your own data and openset-…", NOISE_HELP)] = None
@@ -62,14 +73,14 @@ class Experiment:
     """Share of labels to flip, from 0 to below 1."""
     matrix: Annotated[Path | None, flag("PATH", "none")] = None
     """Text file with a row-stochastic matrix Q, for noise matrix."""
-    noise_seed: int = 0
+    noise_seed: Annotated[int, flag("N", "0")] = 0
     """Seed of the noise, apart from the networks'."""
     tau: Annotated[float | None, flag("X", "the true one")] = None
-    """Noise rate that the method is told."""
-    seeds: tuple[int, ...] = (1,)
+    """Noise rate that the method is told, from 0 to below 1."""
+    seeds: Annotated[tuple[int, ...], flag("N [N ...]", "1")] = (1,)
     """Seeds of the networks and of the batches, one run each."""
     epochs: Annotated[int | None, flag("N", "200; 100 for openset-…, 50 for digits")] = None
-    """Epochs."""
+    """Epochs: how often every sample is learnt from."""
     batch_size: Annotated[int | None, flag("N", "128; 64 for digits")] = None
     """Samples of a mini-batch."""
     warmup: Annotated[int | None, flag("N", "the data set's in the paper's appendix")] = None
@@ -87,7 +98,7 @@ class Experiment:
     """Optimiser."""
     lr: Annotated[float | None, flag("X", "0.001; 0.005 for digits, 0.01 for openset-…")] = None
     """Learning rate at the start."""
-    device: str = "auto"
+    device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
     precision: Annotated[Precisions, flag("NAME", "tf32 for convolutions on a GPU, else float32")] = "auto"
     """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
@@ -176,14 +187,17 @@ class Experiment:
 
     @property
     def recipe(self) -> Recipe:
+        """What the paper, or its authors, have for the data set."""
         return recipe(self.dataset, self.parsed_fidelity, self.method)
 
     @property
     def parsed_fidelity(self) -> Fidelity:
+        """The sixteen switches, each on or off."""
         return parse(self.fidelity)
 
     @property
     def network_name(self) -> str:
+        """The one that is asked for, else the data set's."""
         return self.network or self.recipe.network
 
     @property
@@ -203,6 +217,7 @@ class Experiment:
         return 0.2 if self.rate is None else self.rate
 
     def plan(self) -> Plan:
+        """What a training follows, with all that was left out filled in."""
         return self.plan_and_notes()[0]
 
     def plan_and_notes(self) -> tuple[Plan, list[str]]:

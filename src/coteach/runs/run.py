@@ -38,7 +38,30 @@ log = logging.getLogger("coteach")
 
 @dataclass(frozen=True)
 class Result:
-    """What a run leaves: its folder, a row for each seed and epoch, the summary, and the trained networks."""
+    """What a run leaves: its folder, a row for each seed and epoch, the summary, and the trained networks.
+
+    Parameters
+    ----------
+    folder : Path
+        The run folder.
+    rows : list of dict
+        One for each seed and epoch, as metrics.jsonl has them.
+    summary : dict
+        What summary.json says.
+    networks : int
+        N, the networks of each seed.
+    build : callable
+        Makes one network.
+    device : str
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = coteach.run(coteach.Experiment(epochs=1, out=f"{folder}/run"), say=lambda line: None)
+    ...     result.network(n=1)(torch.zeros(3, 64)).shape
+    torch.Size([3, 10])
+    """
 
     folder: Path
     rows: list[dict]
@@ -86,6 +109,19 @@ def run(
         Takes each line that the user should read; logged as a warning unless given.
     on_epoch : callable
         Called after every epoch, for a progress bar; of several processes in the first only.
+
+    Returns
+    -------
+    result : Result
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     experiment = coteach.Experiment(method="coteaching", epochs=2, out=f"{folder}/run")
+    ...     result = coteach.run(experiment, say=lambda line: None)
+    >>> len(result.rows), result.rows[0]["epoch"], result.summary["method"]
+    (2, 1, 'coteaching')
     """
     if isinstance(experiment, Experiment) and experiment.resume is not None:
         experiment = stored_experiment(experiment)
@@ -104,6 +140,26 @@ def run_together(
     """Run experiments that share data set, network and method as one stack; each fills its own folder.
 
     Those that have `resume` and `out` set to the folders of an earlier call, which was stopped, go on.
+
+    Parameters
+    ----------
+    experiments : list of Experiment
+        They may differ in noise, rate, τ, seeds and folder.
+    dataset, view, trackers, say, on_epoch
+        As `run` has them; trackers follow one experiment only.
+
+    Returns
+    -------
+    list of Result
+        In the order of the experiments.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     both = [coteach.Experiment(rate=r, epochs=2, out=f"{folder}/{r}") for r in (0.2, 0.5)]
+    ...     [result.summary["rate"] for result in coteach.run_together(both, say=lambda line: None)]
+    [0.2, 0.5]
     """
     experiments = compatible(experiments, dataset)
     if trackers and len(experiments) > 1:
