@@ -22,14 +22,14 @@ def measured() -> set[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in SOURCES])
 def test_every_quoted_result_was_measured(page, measured):
-    elsewhere = quoted_in(ROOT / "README.md", ROOT / "benchmarks" / "README.md")  # the demo, the precisions
+    elsewhere = quoted_in(ROOT / "benchmarks" / "README.md")  # the demo, the precisions
     quoted = quoted_in(ROOT / page)
     assert quoted <= measured | elsewhere, quoted - measured - elsewhere
 
 
 def test_the_readme_quotes_the_tables_of_the_results(measured):
-    quoted = {number for number in quoted_in(ROOT / "README.md") if re.fullmatch(r"\d+\.\d\d ± \d+\.\d\d", number)}
-    assert quoted
+    quoted = quoted_in(ROOT / "README.md")
+    assert len(quoted) > 5
     assert quoted <= measured, quoted - measured
 
 
