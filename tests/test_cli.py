@@ -6,12 +6,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from coteach.cli import main
+import coteach
+from coteach import cli
+from coteach.bench.request import Bench
+from coteach.cli import Reproduce, main
+from coteach.paper.presets import preset_names
+from coteach.runs.experiment import Experiment
+from coteach.usage import EXAMPLES
 
 COMMAND = [sys.executable, "-m", "coteach"]
+ROOT = Path(__file__).parents[1]
 
 
 def shell(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
@@ -45,7 +53,7 @@ def loaded_by(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=True)
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["reproduce"], ["data"], ["bench"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["reproduce"], ["data"], ["bench"], ["report"]])
 def test_help_loads_nothing_heavy(tmp_path, command):
     """Torch alone takes two seconds; what is not imported cannot be slow."""
     done = loaded_by(*command, "--help", cwd=tmp_path)
@@ -155,3 +163,64 @@ def test_a_terminated_demo_leaves_no_process_behind(tmp_path):
     _, errors = demo.communicate(timeout=60)  # ends only when nobody holds the pipes any more
     assert demo.returncode == 143
     assert "Traceback" not in errors
+
+
+# ---- help -----------------------------------------------------------------------------------------------------
+
+SUBCOMMANDS = sorted(note.name for kind in get_args(cli.Command) for note in get_args(kind)[1:])
+
+
+def help_of(command: str, monkeypatch, capsys) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stop:
+        main([*command.split(), "--help"])
+    assert stop.value.code == 0
+    return capsys.readouterr().out
+
+
+def examples_in(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.startswith("  coteach ")]
+
+
+@pytest.mark.parametrize("command", ["", *SUBCOMMANDS])
+def test_a_help_fits_the_screen_and_ends_with_examples(command, monkeypatch, capsys):
+    text = help_of(command, monkeypatch, capsys)
+    assert max(map(len, text.splitlines())) <= 80
+    own = [example for example in examples_in(text) if example.startswith(f"coteach {command}".strip())]
+    assert len(own) >= 2
+    assert text.endswith(EXAMPLES[command])
+
+
+@pytest.mark.parametrize("command", ["", *SUBCOMMANDS])
+def test_what_a_help_says_to_type_is_understood(command, monkeypatch, capsys):
+    for example in examples_in(help_of(command, monkeypatch, capsys)):
+        asked = cli.parsed(example.split()[1:])
+        if isinstance(asked, (Experiment, Bench)):  # the others look for the files that are named
+            asked.check()
+        if isinstance(asked, Reproduce) and asked.name is not None:
+            assert asked.name in preset_names()
+
+
+def test_examples_are_of_commands_that_there_are():
+    assert sorted(EXAMPLES) == sorted(["", *SUBCOMMANDS])
+
+
+def test_no_words_at_all_ask_for_help(monkeypatch, capsys):
+    text = help_of("", monkeypatch, capsys)
+    monkeypatch.setattr(sys, "argv", ["coteach"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == text
+
+
+def test_the_version_is_told_and_nothing_heavy_is_loaded_for_it(tmp_path):
+    done = loaded_by("--version", cwd=tmp_path)
+    assert done.stdout == f"coteach {coteach.__version__}\nheavy []\n"
+    assert f'version = "{coteach.__version__}"' in (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+def test_a_mistake_is_followed_by_no_examples(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--methd", "standard"])
+    assert "examples:" not in capsys.readouterr().out

@@ -14,6 +14,7 @@ from coteach.paper.presets import LABELS
 from coteach.report import figures
 from coteach.report.demo import VARIANTS
 from coteach.report.figures import accuracy, by_epoch, curves, line_styles, precision
+from coteach.report.line_ends import spread_out
 
 
 def rows_of(seeds, n_epochs, value=lambda seed, epoch: 0.5, without_precision=()):
@@ -95,6 +96,7 @@ def test_every_line_can_be_told_from_the_others(labels, figure, tmp_path):
     for ax in figure().axes:
         assert sorted(line.get_label() for line in ax.lines) == sorted(labels)
         assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == len(labels)
+        assert len({(line.get_marker(), line.get_linestyle()) for line in ax.lines}) == len(labels), "also in grey"
         colours = {line.get_label(): line.get_color() for line in ax.lines}
         for label, colour in colours.items():
             assert colour == colours[label.split(",")[0]], "a variant has the colour of its method"
@@ -102,12 +104,13 @@ def test_every_line_can_be_told_from_the_others(labels, figure, tmp_path):
 
 @given(st.lists(st.sampled_from(sorted(METHODS)), min_size=1, unique=True), st.sampled_from(["", ", a variant"]))
 def test_a_method_has_one_colour_whatever_is_beside_it_and_however_it_is_written(methods, variant):
-    alone = {name: line_styles([name])[name][0] for name in METHODS}
-    assert len(set(alone.values())) == len(METHODS)
+    alone = {name: line_styles([name])[name] for name in METHODS}
+    assert len({style.colour for style in alone.values()}) == len(METHODS)
+    assert len({style.marker for style in alone.values()}) == len(METHODS), "also in grey"
     for text in (methods, [LABELS[name] for name in methods]):
         styles = line_styles([name + variant for name in text])
-        assert [colour for colour, _ in styles.values()] == [alone[name] for name in methods]
-        assert {dash for _, dash in styles.values()} == {"-"}
+        assert list(styles.values()) == [alone[name] for name in methods]
+        assert {style.dash for style in styles.values()} == {"-"}
 
 
 def test_every_word_can_be_read_in_every_format(tmp_path):
@@ -144,7 +147,7 @@ def drawn(path) -> list[list[float]]:
     for element in ElementTree.parse(path).iter():
         words = " ".join(element.get(key, "") for key in ("d", "x", "y"))
         found.append([float(number) for number in re.findall(r"-?\d+\.?\d*", words)])
-    return found
+    return [numbers for numbers in found if numbers]
 
 
 def test_every_panel_shows_its_own_rows(figure, tmp_path):
@@ -177,3 +180,60 @@ def test_gaps_and_different_lengths(seeds, without, figure, tmp_path):
         gaps = np.isnan(ax.lines[0].get_ydata())
         assert (np.flatnonzero(gaps) + 1).tolist() == list(without)
         assert not np.isnan(ax.lines[1].get_ydata()).any()
+
+
+# ---- names at the ends -----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(-50, 150), max_size=12), st.floats(0.1, 12))
+def test_places_are_apart_inside_in_order_and_where_they_were_if_they_can(wanted, apart):
+    ascending = np.sort(np.array(wanted, float))
+    places = spread_out(ascending, apart, 0, 140)
+    assert (np.diff(places) >= apart - 1e-9).all()
+    assert ((places >= -1e-9) & (places <= 140 + 1e-9)).all()
+    if (np.diff(ascending) >= apart).all() and ((ascending >= 0) & (ascending <= 140)).all():
+        np.testing.assert_allclose(places, ascending)
+
+
+def test_two_at_one_place_go_half_the_way_each():
+    np.testing.assert_allclose(spread_out(np.array([10.0, 10.0, 50.0]), 8, 0, 100), [6, 14, 50])
+
+
+def boxes_of(figure) -> list[list]:
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    return [[text.get_window_extent(renderer) for text in ax.texts] for ax in figure.axes]
+
+
+@pytest.mark.parametrize("n", [1, 3, 11])
+def test_every_line_has_its_name_at_its_end_and_no_name_covers_another_or_a_panel(n, figure, tmp_path):
+    labels = list(VARIANTS)[:n]
+    panels = {noise: {label: rows_of([1, 2], 30) for label in labels} for noise in ("pair", "symmetric")}
+    curves(panels, [tmp_path / "figure.svg"])
+    drawn = figure()
+    for ax, boxes in zip(drawn.axes, boxes_of(drawn), strict=True):
+        assert sorted(text.get_text() for text in ax.texts) == sorted(labels)
+        for i, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[:i])
+            assert not any(box.overlaps(other.get_window_extent()) for other in drawn.axes)
+            assert box.x1 <= drawn.bbox.x1
+    assert drawn.legends == []
+
+
+def test_a_line_that_ends_early_is_named_and_one_without_a_point_is_not(figure, tmp_path):
+    some = {
+        "early": rows_of([1], 9, without_precision=range(5, 10)),
+        "never": rows_of([1], 9, without_precision=range(10)),
+    }
+    curves({"pair": some}, [tmp_path / "figure.svg"])
+    accuracy_panel, precision_panel = figure().axes
+    assert {text.get_text() for text in accuracy_panel.texts} == {"early", "never"}
+    assert {text.get_text() for text in precision_panel.texts} == {"early"}
+
+
+def test_names_that_are_too_many_for_the_ends_go_into_a_legend(figure, tmp_path):
+    labels = [f"method {k}" for k in range(40)]
+    curves({"pair": {label: rows_of([1], 3) for label in labels}}, [tmp_path / "figure.svg"])
+    assert all(not ax.texts for ax in figure().axes)
+    (legend,) = figure().legends
+    assert [text.get_text() for text in legend.get_texts()] == labels

@@ -38,6 +38,7 @@ from coteach.data.glove import MEMBER, read_vectors
 from coteach.data.mnist import read_idx
 from coteach.noise import Noise, corrupt
 from coteach.paper import measured
+from coteach.report.run_files import read_run
 from coteach.runs import checkpoint
 from coteach.runs import folder as files
 from coteach.runs.folder import read_config, read_rows
@@ -54,6 +55,7 @@ from data_files import (
     write_tar_gz,
     write_zip,
 )
+from report_runs import write_run
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,11 @@ def write_config(folder: Path) -> Path:
     return folder / "config.toml"
 
 
+def of_run(name: str) -> Callable[[Path], Path]:
+    """A run folder in which one file is spoilt."""
+    return lambda folder: write_run(folder / "run") / name
+
+
 def read_imagenet32(path: Path) -> object:
     return outside.imagenet32(path.parent, 2, 0)
 
@@ -219,6 +226,11 @@ READERS = [
     Reader("image", one("i.png", png), lambda path: read_new_images([path], 8, 3)),
     Reader("encoding", one("encoding.json", encoding), lambda path: read_encoding(path.parent)),
     Reader("rows", one("metrics.jsonl", lambda: b'{"seed": 1, "epoch": 1}\n' * 3), read_rows),
+    *(
+        Reader(f"report {name}", of_run(name), lambda path: read_run(path.parent))
+        for name in ("config.toml", "metrics.jsonl", "summary.json", "noise.safetensors", "losses.jsonl")
+    ),
+    Reader("report opinions", of_run("opinions/seed-1.safetensors"), lambda path: read_run(path.parent.parent)),
 ]
 READERS += [replace(reader, name=f"{reader.name} inside") for reader in READERS if reader.packed]
 

@@ -1,4 +1,4 @@
-"""The command line: `coteach run`, `demo`, `reproduce`, `audit`, `data` and `bench`.
+"""The command line: `coteach run`, `demo`, `report`, `reproduce`, `audit`, `data` and `bench`.
 
 Nothing heavy is imported before a command is known, so that `--help` answers at once.
 """
@@ -13,31 +13,34 @@ from typing import Annotated, Any
 
 import tyro
 
+from coteach import __version__
 from coteach.audit.request import Audit
 from coteach.bench.request import Bench
+from coteach.report.request import Report
 from coteach.runs.experiment import IN_RUN_FOLDER, Experiment, flag
+from coteach.usage import EXAMPLES
 
 ALONE = {"--ray": "local", "--tensorboard": str(IN_RUN_FOLDER)}  # flags whose value may be left out
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Compare all methods on scikit-learn's handwritten digits under two kinds of noise."""
+    """Compare all methods on handwritten digits, of whose labels about half are wrong."""
 
     out: Annotated[Path | None, flag("PATH", "runs/demo, numbered if taken")] = None
     """Folder to write; must be new or empty."""
-    seeds: tuple[int, ...] = (1, 2, 3)
+    seeds: Annotated[tuple[int, ...], flag("N [N ...]", "1 2 3")] = (1, 2, 3)
     """Seeds of the networks and of the batches, one run each."""
     epochs: Annotated[int | None, flag("N", "50")] = None
-    """Epochs."""
+    """Epochs: how often every sample is learnt from."""
 
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Measure a figure or table of the paper, as far as it is missing, and compare it with the known numbers."""
+    """Measure a figure or table of the paper, and set it beside the known numbers."""
 
     name: Annotated[str | None, tyro.conf.Positional, flag("[NAME]", "none")] = None
-    """Figure or table to measure; without a name they are only listed."""
+    """Figure or table to measure, as far as it is missing; without a name they are only listed."""
     seeds: Annotated[tuple[int, ...] | None, flag("N [N ...]", "as many as the figure or table has")] = None
     """Seeds of the networks and of the batches, one run each; seeds measured before stay."""
     epochs: Annotated[int | None, flag("N", "the paper's")] = None
@@ -48,7 +51,7 @@ class Reproduce:
     """Train nothing: draw the figure and the tables of what was measured."""
     out: Path = Path("results")
     """Folder of the results; what is in it is not measured again."""
-    device: str = "auto"
+    device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
     processes: Annotated[str | None, flag("{N,auto}", "this one; auto: one for each GPU, or core")] = None
     """Processes that share the work, each with a GPU of its own, or with one thread."""
@@ -71,6 +74,10 @@ class Data:
 Command = (
     Annotated[Experiment, tyro.conf.subcommand("run", description="Train one method on one noisy data set.")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[
+        Report,
+        tyro.conf.subcommand("report", description="Show runs on a page that works offline, or draw figures."),
+    ]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Data, tyro.conf.subcommand("data")]
@@ -83,12 +90,11 @@ def main(arguments: list[str] | None = None) -> None:
     # As an exception, so that whoever started processes ends them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        command = tyro.cli(
-            Command,
-            prog="coteach",
-            description="Train classifiers that survive wrong labels. Each command has its own --help.",
-            args=completed(sys.argv[1:] if arguments is None else arguments),
-        )
+        words = sys.argv[1:] if arguments is None else arguments
+        if words == ["--version"]:
+            print(f"coteach {__version__}")
+            return
+        command = parsed(words or ["--help"])
         with warnings.catch_warnings():
             warnings.showwarning = note
             carry_out(command)
@@ -101,6 +107,21 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("coteach: stopped; epochs that were finished, if any, are in the run folder.", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def parsed(words: list[str]) -> Any:
+    """The command; or its help, and the examples below it."""
+    try:
+        return tyro.cli(
+            Command,
+            prog="coteach",
+            description="Train classifiers that survive wrong labels, and find the labels that are wrong.",
+            args=completed(words),
+        )
+    except SystemExit as stop:
+        if not stop.code and {"-h", "--help"} & set(words):
+            print(EXAMPLES.get(words[0], EXAMPLES[""]), end="")
+        raise
 
 
 def completed(arguments: list[str]) -> list[str]:
@@ -118,7 +139,7 @@ def note(message: Warning | str, *where: Any, **more: Any) -> None:
     print(f"note: {message}", file=sys.stderr)
 
 
-def carry_out(command: Experiment | Demo | Reproduce | Audit | Data | Bench) -> None:
+def carry_out(command: Experiment | Demo | Report | Reproduce | Audit | Data | Bench) -> None:
     if isinstance(command, Experiment):
         command.check()  # before torch is loaded
         from coteach.report.terminal import run_command
@@ -128,6 +149,11 @@ def carry_out(command: Experiment | Demo | Reproduce | Audit | Data | Bench) -> 
         from coteach.report.demo import demo_command
 
         demo_command(command.seeds, command.epochs, command.out)
+    elif isinstance(command, Report):
+        command.check()
+        from coteach.report.run_report import report_command
+
+        report_command(command)
     elif isinstance(command, Reproduce):
         from coteach.report.reproduce import list_command, reproduce_command
 

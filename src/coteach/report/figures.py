@@ -1,13 +1,16 @@
 """Figures in the manner of the paper's: a panel for each noise, a line for each method, a band over the seeds."""
 
+import io
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coteach.paper.presets import LABELS
+from coteach.report.line_ends import label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,18 +31,39 @@ COLOURS = {
     "jocor": "#999999",
     "iterative": "#44AA99",
 }
-DASHES = ("-", "--", ":", "-.")
+# And the same marker, for those who print in grey; variants of a method differ in the dash.
+MARKERS: dict[str, str] = dict(zip(COLOURS, "os^vDXPh<>*", strict=True))
+DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 3)), (0, (8, 4)), (0, (3, 1, 1, 1)))
+MARKS = 6  # of a line
 BAND_POINTS = 40  # of a band after its first epochs, in which most happens: it is only to be seen, not read
 
+FORMATS = ("svg", "pdf", "png")
+
 # Text stays text, and the same numbers give the same bytes.
-SVG = {
+SETTINGS = {
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,
     "svg.hashsalt": "coteach",
     "path.simplify_threshold": 0.5,
     "font.sans-serif": ["DejaVu Sans"],
 }
+FONTS = "DejaVu Sans, sans-serif"
 
 Curves = dict[str, dict[str, list[dict]]]  # panel → label → rows of metrics.jsonl
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a line looks."""
+
+    colour: str
+    dash: Any
+    marker: str
+
+    def marked(self, n: int) -> tuple[int, int]:
+        """The first of n points with a marker, and the step: lines on top of each other show both theirs."""
+        step = max(1, n // MARKS)
+        return step * list(MARKERS.values()).index(self.marker) // len(MARKERS), step
 
 
 def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
@@ -54,7 +78,7 @@ def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
         axes[1, column].set_xlabel("epoch")
     axes[0, 0].set_ylabel("test accuracy (%)")
     axes[1, 0].set_ylabel("label precision (%)")
-    add_legend(figure, axes)
+    name_lines(figure, axes)
     save(figure, paths, title)
 
 
@@ -76,20 +100,30 @@ def new_figure(rows: int, columns: int, size: tuple[float, float], **shared: Any
 
 
 def draw_line(
-    ax: "Axes", label: str, style: tuple[str, str], epochs: list[int], values: np.ndarray, top: float = 100
+    ax: "Axes", label: str, style: Style, epochs: list[int], values: np.ndarray, top: float = 100
 ) -> None:
     """The mean of seeds × epochs, and a band of one standard deviation that stays from 0 to `top`."""
-    colour, dash = style
     mean, spread = values.mean(0), values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(epochs))
-    ax.plot(epochs, mean, dash, color=colour, label=label, linewidth=1.4)
+    ax.plot(
+        epochs, mean, color=style.colour, linestyle=style.dash, label=label, linewidth=1.4,
+        marker=style.marker, markersize=4.5, markeredgewidth=0, markevery=style.marked(len(epochs)),
+    )  # fmt: skip
+    places: Any = ax.xaxis.get_major_locator()
+    places.set_params(integer=True)
     some = thinned(len(epochs))
     low, high = np.clip(mean - spread, 0, top), np.clip(mean + spread, 0, top)
-    ax.fill_between(np.array(epochs)[some], low[some], high[some], color=colour, alpha=0.12, linewidth=0)
+    ax.fill_between(np.array(epochs)[some], low[some], high[some], color=style.colour, alpha=0.12, linewidth=0)
 
 
 def thinned(n: int) -> np.ndarray:
     """Which of so many epochs a band is drawn at."""
     return np.union1d(np.arange(min(n, 12)), np.linspace(0, n - 1, min(n, BAND_POINTS)).round().astype(int))
+
+
+def name_lines(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
+    """At their ends, or where they are too many for that in a legend."""
+    if not label_ends(figure, axes):
+        add_legend(figure, axes, columns)
 
 
 def add_legend(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
@@ -112,14 +146,32 @@ def save(figure: "Figure", paths: Iterable[Path], title: str = "") -> None:
     import matplotlib.pyplot as plt
 
     if title:
-        figure.supxlabel(title, fontsize=8, color="#555555")
+        figure.supxlabel(title, fontsize=8, color="#555555", parse_math=False)
     for path in paths:
-        with plt.rc_context(SVG):
-            is_svg = path.suffix == ".svg"
-            figure.savefig(path, dpi=150, metadata={"Date": None, "Creator": None} if is_svg else None)
-        if is_svg:
-            path.write_text(shortened(path.read_text("utf-8")), encoding="utf-8")
+        if path.suffix == ".svg":
+            path.write_text(svg_of(figure), encoding="utf-8")
+        else:
+            with plt.rc_context(SETTINGS):
+                figure.savefig(path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
     plt.close(figure)
+
+
+def as_svg(figure: "Figure") -> str:
+    """Without a ground of its own, to be put into a page."""
+    import matplotlib.pyplot as plt
+
+    text = svg_of(figure, transparent=True)
+    plt.close(figure)
+    return text
+
+
+def svg_of(figure: "Figure", **options: Any) -> str:
+    import matplotlib.pyplot as plt
+
+    written = io.StringIO()
+    with plt.rc_context(SETTINGS):
+        figure.savefig(written, format="svg", dpi=150, metadata={"Date": None, "Creator": None}, **options)
+    return shortened(written.getvalue())
 
 
 def shortened(svg: str) -> str:
@@ -131,19 +183,25 @@ def shortened(svg: str) -> str:
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
     svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?(\d+)\.\d{3,}", rounded, tag[0]), svg)
+    svg = re.sub(r' style="[^"]*"', lambda style: re.sub(r";? ?font-family:[^;\"]*|(?<=[:;]) ", "", style[0]), svg)
+    svg = svg.replace("<svg ", f'<svg font-family="{FONTS}" ', 1)
     svg = svg.replace(" \nL ", "L").replace(' \n"', '"').replace('z\n"', 'z"')
-    return re.sub(r"^ +", "", svg, flags=re.MULTILINE)
+    svg = re.sub(r"^ +", "", svg, flags=re.MULTILINE)
+    found = 1
+    while found:  # groups of nothing in common, from the innermost
+        svg, found = re.subn(r"<g>\n((?:(?!</?g\b).)*?)</g>\n", r"\1", svg, flags=re.DOTALL)
+    return svg
 
 
-def line_styles(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Its method's colour for each label; variants, "method, variant", share it and differ in the dash."""
+def line_styles(labels: Iterable[str]) -> dict[str, Style]:
+    """Its method's colour and marker for each label; variants, "method, variant", differ in the dash."""
     of_method: dict[str, list[str]] = {}
     for label in labels:
         of_method.setdefault(method_of(label), []).append(label)
-    spare = [COLOURS[name] for name in COLOURS if name not in of_method]
-    colours = {name: COLOURS.get(name) or spare[i % len(spare)] for i, name in enumerate(of_method)}
+    spare = [name for name in COLOURS if name not in of_method] or list(COLOURS)
+    looks = {name: name if name in COLOURS else spare[i % len(spare)] for i, name in enumerate(of_method)}
     return {
-        label: (colours[method], DASHES[k % len(DASHES)])
+        label: Style(COLOURS[looks[method]], DASHES[k % len(DASHES)], MARKERS[looks[method]])
         for method, same in of_method.items()
         for k, label in enumerate(same)
     }

@@ -10,7 +10,7 @@ import numpy as np
 from coteach.fidelity import parse
 from coteach.names import LOSSES
 from coteach.paper.presets import LABELS
-from coteach.report.figures import COLOURS, add_legend, draw_line, line_styles, new_figure, save
+from coteach.report.figures import COLOURS, draw_line, line_styles, name_lines, new_figure, save
 
 Records = list[dict[str, Any]]
 
@@ -23,27 +23,33 @@ AXES = {
 }
 
 
-def preset_figures(records: Records, folder: Path, stem: str) -> list[Path]:
-    """Write `stem`.svg, or several whose names begin so."""
+def preset_figures(records: Records, folder: Path, stem: str, formats: tuple[str, ...] = ("svg",)) -> list[Path]:
+    """Write `stem`.svg, or several whose names begin so, in each of the formats."""
+
+    def in_all(name: str) -> list[Path]:
+        return [folder / f"{name}.{suffix}" for suffix in formats]
+
     if records[0]["preset"] not in AS_DOTS:
-        path = folder / f"{stem}.svg"
-        draw_curves(records, path)
-        return [path]
+        draw_curves(records, in_all(stem))
+        return in_all(stem)
     paths = []
     for name, rows in blocks(records).items():
-        paths.append(folder / f"{stem}-{name}.svg")
-        draw_dots(rows, paths[-1], BLOCK_TITLES[name])
+        draw_dots(rows, in_all(f"{stem}-{name}"), BLOCK_TITLES[name])
+        paths += in_all(f"{stem}-{name}")
     return paths
 
 
 def by_panel(records: Records) -> tuple[list[str], list[str], dict[tuple[str, str], dict[str, dict]]]:
     """Names of the rows and columns of panels, and each panel's records by label."""
     splits = split_by(records)
+    shared = set.intersection(*(set(record["row"].split(", ")[1:]) for record in records))
     panels: dict[tuple[str, str], dict[str, dict]] = {}
     for record in records:
         s = record["summary"]
         parts = [s[key] for key in splits]
-        label = [p for p in record["row"].split(", ") if p.removeprefix("network ") not in parts]
+        label = [
+            p for p in record["row"].split(", ") if p.removeprefix("network ") not in parts and p not in shared
+        ]
         panels.setdefault((", ".join(parts), noise_of(s)), {})[", ".join(label)] = record
     rows, columns = (list(dict.fromkeys(key[i] for key in panels)) for i in (0, 1))
     return rows, columns, panels
@@ -78,11 +84,11 @@ def seeds_of(records: Records) -> str:
 # ---- curves ---------------------------------------------------------------------------------------------------
 
 
-def draw_curves(records: Records, path: Path) -> None:
+def draw_curves(records: Records, paths: list[Path]) -> None:
     rows, columns, panels = by_panel(records)
     show = records[0]["show"]
     measures = [show, "label_precision"] if show == "test_accuracy" else [show]
-    size = (4.2, 2.7) if len(columns) > 1 else (7.5, 2.9)
+    size = (4.8, 2.7) if len(columns) > 1 else (8.2, 2.9)
     shared = {"sharex": "row", "sharey": False}
     figure, axes = new_figure(len(rows) * len(measures), len(columns), size, **shared)
     styles = line_styles(dict.fromkeys(label for panel in panels.values() for label in panel))
@@ -105,8 +111,10 @@ def draw_curves(records: Records, path: Path) -> None:
                 else:
                     ax.tick_params(labelbottom=False)
             axes[i * len(measures) + k, 0].set_ylabel(text)
-    add_legend(figure, axes, columns=4 if len(columns) > 1 else 2)
-    save(figure, [path], f"{records[0]['title']}. Mean of {seeds_of(records)}, band: ± 1 standard deviation.")
+    name_lines(figure, axes, columns=4 if len(columns) > 1 else 2)
+    several = any(len(record["runs"]) > 1 for record in records)
+    over = f"Mean of {seeds_of(records)}, band: ± 1 standard deviation" if several else "One seed"
+    save(figure, paths, f"{records[0]['title']}. {over}.")
 
 
 def curve(record: dict[str, Any], measure: str) -> np.ndarray:
@@ -180,7 +188,7 @@ def lines_of(dots: list[Dot]) -> Iterator[tuple[str, str | None]]:
         yield heading, label
 
 
-def draw_dots(dots: list[Dot], path: Path, title: str) -> None:
+def draw_dots(dots: list[Dot], paths: list[Path], title: str) -> None:
     """Datasets downwards, noises across; each seed faint, their mean with a standard deviation on top."""
     datasets = list(dict.fromkeys(dot.record["summary"]["dataset"] for dot in dots))
     columns = list(dict.fromkeys(noise_of(dot.record["summary"]) for dot in dots))
@@ -208,7 +216,7 @@ def draw_dots(dots: list[Dot], path: Path, title: str) -> None:
     for ax in axes[-1]:
         ax.set_xlabel("test accuracy (%)")
     records = [dot.record for dot in dots]
-    save(figure, [path], f"{title}.\nMean of {seeds_of(records)}, ± 1 standard deviation; faint: each seed.")
+    save(figure, paths, f"{title}.\nMean of {seeds_of(records)}, ± 1 standard deviation; faint: each seed.")
 
 
 def draw_dot(ax: Any, y: float, s: dict[str, Any]) -> None:

@@ -62,9 +62,7 @@ class Experiment:
 
     dataset: Annotated[str, flag("NAME", "digits")] = "digits"
     """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, news, tiny-imagenet or openset-…"""
-    method: Annotated[str, flag("NAME", "coteaching_plus", METHOD_HELP)] = (
-        "coteaching_plus"
-    )
+    method: Annotated[str, flag("NAME", "coteaching_plus", METHOD_HELP)] = "coteaching_plus"
     loss: Annotated[str | None, flag("NAME", "the method's own", LOSS_HELP)] = None
     fidelity: str = "paper"
     """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""

@@ -1,0 +1,203 @@
+"""Run folders as a report reads them, checked so far that everything in them can be shown. No torch.
+
+M samples, C classes.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from coteach.noise.record import Noise
+from coteach.report.run_ledger import Opinions, json_lines, read_losses, read_opinions
+from coteach.runs.experiment import Experiment, is_whole
+from coteach.runs.folder import read_config
+from coteach.whole import regular
+
+LARGEST = 10**12
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a run folder holds; without a summary it is not finished.
+
+    Attributes
+    ----------
+    rows : list of the rows of metrics.jsonl
+    losses : list of the rows of losses.jsonl, or None if the run kept no ledger
+    opinions : quality and suggested label of every training sample by seed; empty without a ledger
+    """
+
+    folder: Path
+    experiment: Experiment
+    config: dict[str, Any]
+    rows: list[dict[str, Any]]
+    summary: dict[str, Any] | None
+    noise: Noise | None
+    losses: list[dict[str, Any]] | None
+    opinions: dict[int, Opinions]
+
+    @property
+    def epochs(self) -> int | None:
+        """As many as were asked for, where the folder says it."""
+        planned = self.config.get("plan", {}).get("epochs")
+        return planned if is_whole(planned) else None
+
+    @property
+    def truth_known(self) -> bool:
+        """Whether it is known which labels are wrong: not of labels as they came."""
+        return self.noise is not None and self.noise.kind not in ("none", "clean")
+
+
+# ---- finding --------------------------------------------------------------------------------------------------
+
+
+def find_runs(places: tuple[str, ...]) -> tuple[list[Path], list[Path]]:
+    """The run folders that are named, or finished and in a folder that is; and the unfinished ones left out."""
+    found: dict[Path, Path] = {}
+    unfinished: list[Path] = []
+    for place in map(Path, places):
+        if not place.is_dir():
+            raise ValueError(f"there is no folder {place}: give a run's folder, or one with runs in it.")
+        if (place / "config.toml").exists():
+            found.setdefault(place.resolve(), place)
+            continue
+        inside = list(runs_under(place))
+        finished = [folder for folder in inside if (folder / "summary.json").exists()]
+        unfinished += [folder for folder in inside if folder not in finished]
+        if not finished:
+            way = (
+                f"name the unfinished {inside[0]} itself"
+                if inside
+                else "give a run's folder, or one with runs in it"
+            )
+            raise ValueError(f"there is no finished run in {place}: {way}.")
+        for folder in finished:
+            found.setdefault(folder.resolve(), folder)
+    return list(found.values()), unfinished
+
+
+def runs_under(place: Path) -> Iterator[Path]:
+    for path in sorted(place.rglob("config.toml")):
+        hidden = any(part.startswith(".") for part in path.relative_to(place).parts)
+        if not hidden and any((path.parent / name).exists() for name in ("metrics.jsonl", "summary.json")):
+            yield path.parent
+
+
+# ---- reading --------------------------------------------------------------------------------------------------
+
+
+def read_run(folder: Path) -> Run:
+    """All that is there; a ValueError names what is damaged."""
+    config = read_config(folder)
+    experiment = experiment_of(config["experiment"], folder / "config.toml")
+    finished = (folder / "summary.json").exists()
+    rows = read_table(folder / "metrics.jsonl", ROW, torn=not finished)
+    summary = read_summary(folder / "summary.json") if finished else None
+    if summary is not None and not rows:
+        raise ValueError(f"{folder / 'metrics.jsonl'} is damaged: the run is finished, but no epoch is in it.")
+    noise_file = folder / "noise.safetensors"
+    noise = Noise.load(noise_file) if noise_file.exists() else None
+    return Run(
+        folder,
+        experiment,
+        config,
+        rows,
+        summary,
+        noise,
+        read_losses(folder, torn=not finished),
+        {} if noise is None else read_opinions(folder, noise),
+    )
+
+
+def experiment_of(table: dict[str, Any], path: Path) -> Experiment:
+    """As it was begun; settings that this version does not know are left out."""
+    known = {f.name for f in fields(Experiment)}
+    given: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in table.items() if name in known
+    }
+    experiment = Experiment(**given)
+    texts = [getattr(experiment, name) for name in ("dataset", "method", "fidelity", "loss", "noise", "network")]
+    sound = all(text is None or isinstance(text, str) for text in texts) and is_known_number(experiment.tau)
+    if not (sound and isinstance(experiment.seeds, tuple) and all(map(is_count, experiment.seeds))):
+        raise ValueError(f"{path} is damaged: its settings are of the wrong type.")
+    return experiment
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def is_known_number(value: Any) -> bool:
+    return value is None or is_number(value)
+
+
+def is_count(value: Any) -> bool:
+    return is_whole(value) and abs(value) < LARGEST
+
+
+def is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(is_number, value))
+
+
+def is_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(is_count, value.values()))
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+Table = dict[str, Callable[[Any], bool]]
+
+ROW: Table = {
+    "seed": is_count,
+    "epoch": is_count,
+    "test_accuracy": is_numbers,
+    "label_precision": is_known_number,
+    "disagreement": is_known_number,
+    "total_variation": is_known_number,
+    "keep_rate": is_known_number,
+    "events": is_counts,
+}
+SUMMARY: Table = {
+    "mean": is_number,
+    "std": is_known_number,
+    "max": is_number,
+    "ensemble": is_number,
+    "label_precision": is_known_number,
+    "noise": is_text,
+    "rate": is_known_number,
+    "realised_rate": is_known_number,
+    "epochs": is_count,
+    "seeds": is_numbers,
+    "seconds": is_number,
+    "hardware": is_text,
+    "torch": is_text,
+}
+
+
+def read_table(path: Path, table: Table, torn: bool = False) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines; a last one that is not whole is left out of a `torn` file."""
+    if not path.exists():
+        return []
+    rows = json_lines(path, torn)
+    for number, row in enumerate(rows, 1):
+        check(path, f"line {number}", row, table)
+    return rows
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    try:
+        summary = json.loads(regular(path).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: it must be JSON.") from error
+    check(path, "it", summary, SUMMARY)
+    return summary
+
+
+def check(path: Path, where: str, found: Any, table: Table) -> None:
+    wrong = [name for name, sound in table.items() if not (isinstance(found, dict) and sound(found.get(name)))]
+    if wrong:
+        raise ValueError(f"{path} is damaged: {where} has no sound {wrong[0]}.")

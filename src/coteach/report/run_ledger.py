@@ -1,0 +1,84 @@
+"""What a run's ledger left in its folder: histograms of the losses, and an opinion of every training label.
+
+M samples, C classes.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from coteach.labels.histograms import BINS
+from coteach.noise.record import Noise
+from coteach.runs.experiment import is_whole
+from coteach.whole import regular
+
+MOST = 10**12
+
+
+@dataclass(frozen=True, eq=False)
+class Opinions:
+    """quality (M,) from 0 to 1, low where a label is doubted, and the class (M,) it would have to be instead."""
+
+    quality: np.ndarray
+    suggested: np.ndarray
+
+
+def read_losses(folder: Path, torn: bool) -> list[dict[str, Any]] | None:
+    """The rows of losses.jsonl, or None if there is none; a last one that is not whole is left out if `torn`."""
+    path = folder / "losses.jsonl"
+    if not path.exists():
+        return None
+    rows = json_lines(path, torn)
+    if not all(map(is_row, rows)):
+        raise ValueError(f"{path} is damaged: each line must have the histograms of one epoch.")
+    return rows
+
+
+def json_lines(path: Path, torn: bool) -> list[Any]:
+    try:
+        text = regular(path).read_text("utf-8")
+        return [json.loads(line) for line in (text[: text.rfind("\n") + 1] if torn else text).splitlines()]
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: it must have a row of JSON on each line.") from error
+
+
+def is_row(row: Any) -> bool:
+    return (
+        isinstance(row, dict)
+        and all(is_whole(row.get(name)) and 0 <= row[name] < MOST for name in ("seed", "epoch"))
+        and all(is_histogram(row.get(name)) for name in ("right", "wrong"))
+    )
+
+
+def is_histogram(counts: Any) -> bool:
+    return isinstance(counts, list) and len(counts) == BINS and all(is_whole(n) and 0 <= n < MOST for n in counts)
+
+
+def read_opinions(folder: Path, noise: Noise) -> dict[int, Opinions]:
+    """By seed; none if the run kept no ledger."""
+    found = {}
+    for path in sorted((folder / "opinions").glob("seed-*.safetensors")):
+        try:
+            seed, tensors = int(path.stem.removeprefix("seed-")), load(regular(path).read_bytes())
+            found[seed] = Opinions(tensors["quality"], tensors["suggested"])
+            check(found[seed], len(noise.labels), len(noise.matrix))
+        except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged: it must have a quality and a class of each label.") from error
+    return dict(sorted(found.items()))
+
+
+def check(opinions: Opinions, samples: int, classes: int) -> None:
+    quality, suggested = opinions.quality, opinions.suggested
+    if not (
+        quality.shape == suggested.shape == (samples,)
+        and quality.dtype.kind == "f"
+        and suggested.dtype.kind == "i"
+    ):
+        raise ValueError("shape or type")
+    if samples and not (np.isfinite(quality).all() and suggested.min() >= 0 and suggested.max() < classes):
+        raise ValueError("value")

@@ -1,0 +1,100 @@
+"""`coteach report`: the page of runs, their figures, or the paper's. No torch: it reads what was written."""
+
+import webbrowser
+from pathlib import Path
+
+from coteach.paper.presets import preset_names
+from coteach.report.preset_figures import preset_figures
+from coteach.report.request import Report
+from coteach.report.run_files import find_runs, read_run
+from coteach.report.screen import console
+from coteach.whole import write_whole
+
+PAGE = "report.html"
+
+
+def report_command(report: Report) -> None:
+    if report.figures:
+        write_figures(report)
+    else:
+        write_page(report)
+
+
+def write_page(report: Report) -> None:
+    from coteach.report.run_page import report_page
+
+    folders = found(report.runs)
+    alone = len(folders) == 1 and (Path(report.runs[0]) / "config.toml").exists()
+    path = report.out or (folders[0] / PAGE if alone else Path(PAGE))
+    refuse_what_is_not_ours(path)
+    page = report_page([read_run(folder) for folder in folders])
+    try:
+        write_whole(path, page)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written ({error.strerror}): give another file with --out.") from error
+    console.print(f"written: {path}", soft_wrap=True, markup=False)
+    if report.open and not webbrowser.open(path.resolve().as_uri()):
+        console.print("no browser was found: open the file in one.", markup=False)
+
+
+def found(places: tuple[str, ...]) -> list[Path]:
+    folders, unfinished = find_runs(places)
+    if unfinished:
+        n = len(unfinished)
+        what = "1 unfinished run is" if n == 1 else f"{n} unfinished runs are"
+        text = f"note: {what} left out, such as {unfinished[0]}: name it to see it"
+        console.print(text, soft_wrap=True, markup=False)
+    return folders
+
+
+def refuse_what_is_not_ours(path: Path) -> None:
+    from coteach.report.run_page import GENERATOR
+
+    if not path.exists():
+        return
+    mark = f'<meta name="generator" content="{GENERATOR}">'.encode()
+    if path.is_file():
+        with path.open("rb") as file:
+            if mark in file.read(4096):
+                return
+    raise ValueError(f"{path} is there, and no report of ours: give another file with --out, or remove it.")
+
+
+def write_figures(report: Report) -> None:
+    """Of the runs and presets that are named, or of every preset that was measured."""
+    presets = [name for name in report.runs if name in preset_names() and not Path(name).is_dir()]
+    places = tuple(name for name in report.runs if name not in presets)
+    folders = found(places) if places else []
+    folder = report.out or Path("figures")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be made ({error.strerror}): give another folder with --out.") from error
+    paths = figures_of_presets(presets, report.results, folder) if presets or not places else []
+    if folders:
+        paths += figures_of_runs(folders, folder)
+    for path in paths:
+        console.print(f"written: {path}", soft_wrap=True, markup=False)
+
+
+def figures_of_runs(folders: list[Path], out: Path) -> list[Path]:
+    from coteach.report.run_figures import write_curves
+    from coteach.report.run_groups import groups_of
+
+    groups = groups_of([read_run(folder) for folder in folders])
+    return [path for group in groups for path in write_curves(group, out)]
+
+
+def figures_of_presets(names: list[str], results: Path, out: Path) -> list[Path]:
+    from coteach.report.figures import FORMATS
+    from coteach.report.reproduce import in_order
+
+    paths = []
+    for name in names or preset_names():
+        if records := in_order(name, None, results):
+            paths += preset_figures(records, out, name, FORMATS)
+        elif names:
+            raise ValueError(f"no cell of {name} is in {results}: measure it with `coteach reproduce {name}`.")
+    if not paths:
+        raise ValueError(f"nothing is measured in {results}: run `coteach reproduce`, or name run folders.")
+    return paths

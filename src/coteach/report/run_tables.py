@@ -1,0 +1,177 @@
+"""The tables of a report: results, known numbers, events, settings, and the commands that repeat the runs."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from coteach.data import DATASETS
+from coteach.events import EVENTS
+from coteach.paper.compare import HEADER, Line, beside, hashes
+from coteach.paper.presets import Cell, column_label, row_label
+from coteach.report.page import Markup, element, joined, table
+from coteach.report.run_figures import curve
+from coteach.report.run_files import Run
+from coteach.report.run_groups import Group
+from coteach.runs.experiment import OWN, Experiment
+
+ELSEWHERE = ("out", "data_dir", "resume", "tensorboard")  # where files lie decides no result
+RESULTS = (
+    "run", "seeds", "epochs", "test accuracy (%)", "best (%)", "ensemble (%)", "label precision (%)", "folder",
+)  # fmt: skip
+
+
+def results(group: Group, ids: dict[Run, str]) -> Markup:
+    caption = f"{group.title}: mean of the networks over the last ten epochs, ± standard deviation over seeds"
+    rows = [
+        (element("a", label, href=f"#{ids[run]}"), *result_texts(run), element("code", run.folder.as_posix()))
+        for label, run in group.runs.items()
+    ]
+    return table(caption, RESULTS, rows, "results")
+
+
+def result_texts(run: Run) -> tuple[object, ...]:
+    """As under `RESULTS`, from the seeds on."""
+    s = run.summary
+    if s is None:
+        return so_far(run)
+    mean = f"{s['mean']:.2f}" + ("" if s["std"] is None else f" ± {s['std']:.2f}")
+    ensemble = f"{s['ensemble']:.2f}" if len(run.rows[0]["test_accuracy"]) > 1 else "–"
+    precision = "–" if s["label_precision"] is None else f"{s['label_precision']:.2f}"
+    return len(s["seeds"]), s["epochs"], mean, f"{s['max']:.2f}", ensemble, precision
+
+
+def so_far(run: Run) -> tuple[object, ...]:
+    """The same of the last ten epochs that an unfinished run has reached."""
+    epochs, values = curve(run, "test_accuracy")
+    if not epochs:
+        return "–", "–", element("b", "unfinished: no epoch yet"), "–", "–", "–"
+    last = values[:, -10:]
+    mean = f"{last.mean():.2f}" + (f" ± {last.mean(1).std(ddof=1):.2f}" if len(last) > 1 else "")
+    precision = curve(run, "label_precision")[1][:, -10:]
+    known = f"{np.nanmean(precision):.2f}" if np.isfinite(precision).any() else "–"
+    marked = joined((f"{mean} ", element("b", "unfinished")))
+    return len(last), f"{epochs[-1]} of {run.epochs or '?'}", marked, f"{last.max(1).mean():.2f}", "–", known
+
+
+def took(run: Run) -> str:
+    """How long, in words; nothing of an unfinished run."""
+    if run.summary is None:
+        return ""
+    seconds = run.summary["seconds"]
+    time = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.1f} minutes"
+    return f"{time}, with whatever was trained together with it"
+
+
+# ---- known numbers --------------------------------------------------------------------------------------------
+
+
+def known_lines(runs: list[Run]) -> list[Line]:
+    """Each run of a cell of the paper's beside every number that is known for that."""
+    files: dict[str, list[str]] = {}
+    for file, wanted in hashes().items():
+        files.setdefault(wanted, []).append(file)
+    records = [record for run in runs for record in records_of(run, files)]
+    return [line for line in beside(records) if line.target is not None]
+
+
+def records_of(run: Run, files: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+    """The run as `coteach reproduce` would have measured it; nothing if it is in none of its figures or tables."""
+    e = replace(run.experiment, matrix=None)
+    if run.summary is None or e.dataset not in DATASETS or run.experiment.matrix is not None:
+        return
+    try:
+        e.check()
+        cell = Cell("", e, e.seeds, "", row_label(e), column_label(e, several=True))
+        fitting = files.get(cell.hash, [])
+    except (ValueError, TypeError, KeyError):
+        return  # settings of another version, which were never published
+    for file in fitting:
+        summary = cell.address | {key: run.summary[key] for key in ("seeds", "mean", "std")}
+        summary["experiment"] = file.partition("/")[0]
+        yield {"file": file, "hash": cell.hash, "summary": summary, "row": cell.row, "column": cell.column}
+
+
+def known_table(lines: list[Line]) -> Markup:
+    caption = "Test accuracy (%) beside the numbers that are known"
+    return table(caption, HEADER[1:], [line.texts()[1:] for line in lines], "known")
+
+
+# ---- what went wrong, what it was -----------------------------------------------------------------------------
+
+
+def events_table(groups: list[Group]) -> Markup:
+    """Nothing if nothing happened."""
+    rows = []
+    for group in groups:
+        for label, run in group.runs.items():
+            for name, count in counted(run).items():
+                first = next(row for row in run.rows if row["events"].get(name))
+                where = f"seed {first['seed']}, epoch {first['epoch']}"
+                rows.append((label, group.title, name, f"{count:,}", where))
+    if not rows:
+        return element("p", "Nothing went wrong: no run has an event.")
+    meanings = [(name, EVENTS[name]) for name in EVENTS if any(row[2] == name for row in rows)]
+    return joined(
+        (
+            table("Events, counted over all seeds and epochs", ("run", "on", "event", "times", "first"), rows),
+            element("ul", *(element("li", element("b", name), f": {meaning}") for name, meaning in meanings)),
+        )
+    )
+
+
+def counted(run: Run) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for row in run.rows:
+        for name, count in row["events"].items():
+            total[name] = total.get(name, 0) + count
+    return {name: count for name, count in total.items() if count}
+
+
+def settings(run: Run) -> Markup:
+    """config.toml in columns: what was asked for, what followed, versions and hardware."""
+    parts = []
+    for name, values in run.config.items():
+        if isinstance(values, dict) and values:
+            pairs = [
+                element("div", element("dt", key), element("dd", in_a_line(value)))
+                for key, value in values.items()
+            ]
+            parts.append(element("section", element("h5", name), element("dl", *pairs)))
+    return element("div", *parts, class_="settings")
+
+
+def in_a_line(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# ---- again ----------------------------------------------------------------------------------------------------
+
+
+def command(run: Run) -> str:
+    """What repeats a run: the flags that are not usual, or the call if the data were handed in."""
+    usual, e = Experiment(), run.experiment
+    given = {f.name: getattr(e, f.name) for f in fields(e) if f.name not in ELSEWHERE}
+    given = {name: value for name, value in given.items() if value != getattr(usual, name)}
+    if e.dataset == OWN:
+        del given["dataset"]
+        arguments = ", ".join(f"{name}={as_python(value)}" for name, value in given.items())
+        return f"coteach.run(coteach.Experiment({arguments}), data)"
+    return shlex.join(["coteach", "run", *(word for item in given.items() for word in flags(*item))])
+
+
+def as_python(value: Any) -> str:
+    return repr(value if isinstance(value, (bool, int, float, tuple)) else str(value))
+
+
+def flags(name: str, value: Any) -> list[str]:
+    flag = "--" + name.replace("_", "-")
+    if isinstance(value, bool):
+        return [flag] if value else [flag.replace("--", "--no-", 1)]
+    return [flag, *map(str, value if isinstance(value, tuple) else [value])]

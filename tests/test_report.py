@@ -1,0 +1,390 @@
+"""The report of runs as a file: what is in it, what it cannot do, what is refused, and what it costs to write."""
+
+import base64
+import hashlib
+import re
+import shlex
+import subprocess
+import sys
+import webbrowser
+import xml.etree.ElementTree as ElementTree
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tyro
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coteach import cli, metrics
+from coteach.cli import main
+from coteach.events import EVENTS
+from coteach.methods import METHODS
+from coteach.paper.presets import cells
+from coteach.plan import Plan
+from coteach.report import figures, run_figures, run_labels, run_page, run_tables
+from coteach.report.page import page_file
+from coteach.report.run_files import read_run
+from coteach.report.run_groups import Group
+from coteach.report.run_page import report_page
+from coteach.rules import all_of
+from coteach.runs.experiment import Experiment
+from report_runs import changed_experiment, write_run
+from test_review import HOSTILE, Parts, contrast
+
+
+def page_of(*folders: Path) -> str:
+    return report_page([read_run(folder) for folder in folders])
+
+
+def texts_of(page: str, tag: str) -> list[str]:
+    found = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", page, re.DOTALL)
+    return [re.sub(r"<[^>]*>", "", text) for text in found]
+
+
+# ---- nothing that users wrote becomes markup -------------------------------------------------------------------
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages without their curves, which take most of the time."""
+    monkeypatch.setattr(run_page, "panel_svg", lambda group, measure, prefix: "<svg></svg>")
+
+
+def test_hostile_names_are_text_and_nothing_else(undrawn, tmp_path):
+    def two_runs(place: Path, hostile: str) -> list[Path]:
+        folders = [write_run(place / name, events={hostile: 1}) for name in (hostile.replace("/", "∕"), "other")]
+        for folder, loss in zip(folders, (hostile, "gce"), strict=True):
+            changed_experiment(folder, dataset=hostile, method=hostile, fidelity=hostile, loss=loss)
+        return folders
+
+    plain = Parts(page_of(*two_runs(tmp_path / "plain", "plain")))
+    for hostile in ("".join(HOSTILE).strip(), *HOSTILE[:4]):
+        parts = Parts(page_of(*two_runs(tmp_path / str(len(hostile)), hostile)))
+        assert [tag for tag, _ in parts.tags] == [tag for tag, _ in plain.tags]
+        assert [list(attributes) for _, attributes in parts.tags] == [list(a) for _, a in plain.tags]
+        assert {name: parts.inside[name] for name in ("style", "script")} == {
+            name: plain.inside[name] for name in ("style", "script")
+        }
+
+
+def test_hostile_names_are_text_in_the_curves(tmp_path):
+    run = read_run(write_run(tmp_path / "run"))
+    group = Group(HOSTILE[0], dict.fromkeys([*HOSTILE, "long " * 50], run), "")
+    svg = run_figures.panel_svg(group, "test_accuracy", "a")
+    root = ElementTree.fromstring(svg)
+    assert {element.tag for element in root.iter()} <= {
+        "svg",
+        "defs",
+        "g",
+        "path",
+        "use",
+        "text",
+        "clipPath",
+        "rect",
+    }
+    assert all(name not in ("style", "onload") for element in root.iter() for name in element.attrib)
+    names = {"".join(c if c.isprintable() else " " for c in name).rstrip() for name in HOSTILE}
+    texts = {(element.text or "").rstrip() for element in root.iter("text")}
+    assert names <= texts
+    assert max(map(len, texts)) <= run_figures.LONGEST
+
+
+def test_the_policy_lets_the_pages_own_script_and_style_run_and_nothing_else(undrawn, tmp_path):
+    parts = Parts(page_of(write_run(tmp_path / "run")))
+    (policy,) = (a["content"] for tag, a in parts.tags if a.get("http-equiv") == "Content-Security-Policy")
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert set(rules) == {"default-src", "img-src", "style-src", "script-src", "base-uri", "form-action"}
+    assert (rules["default-src"], rules["img-src"]) == ("'none'", "data:")
+    for kind in ("script", "style"):
+        digest = base64.b64encode(hashlib.sha256(parts.inside[kind].encode()).digest()).decode()
+        assert rules[f"{kind}-src"] == f"'sha256-{digest}'"
+    assert "innerHTML" not in page_file("report.js")
+
+
+def test_the_page_asks_nobody_and_its_ids_are_its_own(tmp_path):
+    folders = [write_run(tmp_path / "a"), write_run(tmp_path / "b", noise="symmetric")]
+    page = page_of(*folders)
+    assert page == page_of(*folders), "the same runs give the same bytes"
+    tags = Parts(page).tags
+    for tag, attributes in tags:
+        for name, value in attributes.items():
+            if name in ("src", "href", "xlink:href"):
+                assert value.startswith(("data:", "#")), (tag, value)
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    used = re.findall(r'(?:href="#|url\(#)([^")]+)', page)
+    assert set(used) <= set(ids)
+
+
+# ---- what is in it ---------------------------------------------------------------------------------------------
+
+
+def test_everything_is_there_in_words(undrawn, tmp_path):
+    write_run(tmp_path / "one", events={"no_disagreement": 2, "one_class": 1})
+    write_run(tmp_path / "two", method="standard", noise="symmetric")
+    page = page_of(tmp_path / "one", tmp_path / "two")
+    assert texts_of(page, "h1") == ["digits, pair 40 % · digits, symmetric 40 %"]
+    assert texts_of(page, "h2") == ["Results", "Beside the known numbers", "Events", "Run by run", "To repeat it"]
+    captions = texts_of(page, "figcaption")
+    for name, (text, _) in run_figures.MEASURES.items():
+        alone = name in ("disagreement", "total_variation", "keep_rate")  # which a single network has not
+        assert captions.count(text) == (1 if alone else 2)
+    assert "69.00 ± 0.71" in page  # 50 + 5 x 3.5 + 1.5: the mean of six epochs and two seeds
+    for name, count in (("no_disagreement", 4), ("one_class", 2)):
+        assert f'<td>{name}</td><td class="number">{count}</td><td>seed 1, epoch 3</td>' in page
+        assert EVENTS[name] in page
+    assert "2.13.0" in page
+    assert "a processor" in page
+    assert page.count("<caption>") == page.count("<table") == 3 + 2 * 3
+    assert re.findall(r"<th(?![^>]*scope=)", page.replace("<thead", "")) == []
+
+
+def test_the_words_for_events_are_those_of_the_metrics():
+    assert EVENTS == metrics.EVENTS
+
+
+def test_an_unfinished_run_is_shown_as_far_as_it_got_and_marked(undrawn, tmp_path):
+    write_run(tmp_path / "half", reached=4)
+    write_run(tmp_path / "begun", method="standard", reached=2)
+    (tmp_path / "begun" / "metrics.jsonl").write_text("")
+    page = page_of(tmp_path / "half", tmp_path / "begun")
+    assert "2 of them unfinished" in page
+    assert "4 of 6" in page
+    assert "64.00 ± 0.71 <b>unfinished</b>" in page
+    assert "unfinished: no epoch yet" in page
+    assert page.count("Unfinished: as far as it got.") == 2
+
+
+def test_what_is_not_known_is_not_pretended(undrawn, tmp_path):
+    clean = page_of(write_run(tmp_path / "clean", noise="none", tau=0.2))
+    assert "wrong labels" not in clean.replace("which are wrong is not known", "")
+    assert "True flips" not in clean
+    assert "Estimated flips" in clean
+    without = page_of(write_run(tmp_path / "without", ledger=False))
+    assert without.count("kept no ledger") == 2
+    assert "True flips" in without
+    assert "Estimated flips" not in without
+
+
+def test_matrices_hold_the_numbers_or_where_classes_are_many_a_picture(undrawn, tmp_path):
+    folder = write_run(tmp_path / "few")
+    run = read_run(folder)
+    assert run.noise is not None
+    table = str(run_labels.true_matrix(run))
+    numbers = [int(text) for text in texts_of(table, "td")]
+    np.testing.assert_array_equal(np.reshape(numbers, (4, 4)), np.round(100 * run.noise.matrix))
+    assert re.findall(r'<td class="s(\d+)">(\d+)', table)[:2] == [("6", "60"), ("4", "40")]
+    many = page_of(write_run(tmp_path / "many", n_classes=30))
+    assert many.count('src="data:image/png;base64,') == 3
+    assert "30 classes" in many
+
+
+def test_known_numbers_stand_beside_a_run_of_the_papers_settings_only(undrawn, tmp_path):
+    cell = next(c for c in cells("mnist") if c.name == "coteaching-authors-symmetric-0.5")
+    e = cell.experiment
+    changes = {"dataset": e.dataset, "method": e.method, "fidelity": e.fidelity, "epochs": e.epochs}
+    folder = write_run(tmp_path / "run", noise=str(e.noise), rate=float(e.rate or 0), **changes)
+    lines = run_tables.known_lines([read_run(folder)])
+    assert lines
+    assert {line.cell["experiment"] for line in lines} <= {"mnist", "ablation", "jocor"}
+    assert all(line.difference is not None and line.cell["mean"] == pytest.approx(69) for line in lines)
+    page = page_of(folder)
+    assert all(line.target is not None and f"{line.target.mean:.2f}" in page for line in lines)
+    changed_experiment(folder, epochs=7)
+    assert run_tables.known_lines([read_run(folder)]) == []
+    assert "No number is published" in page_of(folder)
+
+
+experiments = st.builds(
+    Experiment,
+    method=st.sampled_from(sorted(METHODS)),
+    loss=st.sampled_from([None, "gce"]),
+    fidelity=st.sampled_from(["paper", "authors", "paper+softmax_twice"]),
+    noise=st.sampled_from([None, "pair", "none"]),
+    rate=st.none() | st.floats(0, 0.9),
+    tau=st.none() | st.floats(0, 0.9),
+    seeds=st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True).map(tuple),
+    epochs=st.none() | st.integers(1, 300),
+    lr=st.none() | st.floats(1e-6, 1),
+    keep_per_class=st.booleans(),
+    ledger=st.booleans(),
+    keep_type=st.sampled_from([None, 1, 2]),
+    device=st.sampled_from(["auto", "cpu", "a 'b' $c"]),
+    matrix=st.sampled_from([None, Path("with a space.txt")]),
+)
+
+
+@given(experiments)
+def test_a_command_repeats_its_run_and_says_no_more_than_it_must(experiment):
+    command = run_tables.command(replace_experiment(experiment))
+    words = shlex.split(command)
+    assert words[:2] == ["coteach", "run"]
+    assert tyro.cli(cli.Command, args=words[1:]) == experiment
+    told = sum(getattr(experiment, f.name) != getattr(Experiment(), f.name) for f in fields(Experiment))
+    assert sum(word.startswith("--") for word in words) == told
+
+
+def replace_experiment(experiment: Experiment):
+    return type("Stub", (), {"experiment": experiment})()
+
+
+def test_own_data_are_handed_in_again():
+    stub = replace_experiment(Experiment(dataset="own", method="jocor", tau=0.2, seeds=(1, 2)))
+    call = run_tables.command(stub)
+    assert call == "coteach.run(coteach.Experiment(method='jocor', tau=0.2, seeds=(1, 2)), data)"
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_the_keep_rate_is_shown_of_the_methods_whose_rules_look_at_it(name):
+    phases = METHODS[name].phases(Plan(epochs=20, warmup=5, ramp=5))
+    assert (name in run_figures.WITHOUT_KEEP_RATE) == all(phase.rule.pick is all_of for phase in phases)
+
+
+# ---- the command -----------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_one_run_lies_in_its_folder_and_of_several_here(undrawn, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/a", "runs/b"):
+        write_run(tmp_path / name)
+    write_run(tmp_path / "runs" / "half", reached=2)
+    main(["report", "runs/a"])
+    assert capsys.readouterr().out == "written: runs/a/report.html\n"
+    main(["report", "runs"])
+    out = capsys.readouterr().out
+    assert (
+        out == "note: 1 unfinished run is left out, such as runs/half: name it to see it\nwritten: report.html\n"
+    )
+    main(["report", "runs/b", "runs/a", "--out", "elsewhere.html"])
+    assert Path("elsewhere.html").exists()
+    main(["report", "runs"])  # over its own
+
+
+def test_a_file_that_is_not_ours_is_left_alone(undrawn, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "run")
+    Path("mine.html").write_text("<p>my own")
+    for place in ("mine.html", ".", "gone/report.html"):
+        with pytest.raises(SystemExit) as stop:
+            main(["report", "run", "--out", place])
+        assert stop.value.code == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"coteach: {place} ")
+        assert error.count("\n") == 1
+    assert Path("mine.html").read_text() == "<p>my own"
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("report", "no run is named"),
+        ("report nowhere", "there is no folder nowhere"),
+        ("report --figures --open", "leave one of them out"),
+        ("report --figures mnist --results empty", "no cell of mnist is in empty"),
+        ("report --figures --results empty", "nothing is measured in empty"),
+        ("report --figures nowhere", "there is no folder nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_a_sentence(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_open_opens_the_page(undrawn, tmp_path, monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or len(opened) == 1)
+    folder = write_run(tmp_path / "a run")
+    main(["report", str(folder), "--open"])
+    assert opened == [(folder / "report.html").resolve().as_uri()]
+    assert "no browser" not in capsys.readouterr().out
+    main(["report", str(folder), "--open"])
+    assert "no browser was found" in capsys.readouterr().out
+
+
+HEAVY = """
+import sys
+from coteach.cli import main
+main(sys.argv[1:])
+print("heavy", [name for name in ("torch", "sklearn", "scipy", "pooch") if name in sys.modules])
+"""
+
+
+def test_a_report_is_written_without_torch(tmp_path):
+    write_run(tmp_path / "run", n_classes=30)
+    words = [sys.executable, "-c", HEAVY, "report", "run"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "written: run/report.html\nheavy []\n"
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------
+
+
+def test_figures_of_runs_and_of_the_paper_in_all_formats(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "runs" / "a")
+    main(["report", "runs", "--figures", "--out", "drawn"])
+    stems = ("curves-digits-pair-40",)
+    assert sorted(path.name for path in Path("drawn").iterdir()) == sorted(
+        f"{s}.{f}" for s in stems for f in figures.FORMATS
+    )
+    begin = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}
+    for path in Path("drawn").iterdir():
+        assert path.read_bytes().startswith(begin[path.suffix[1:]])
+    results = Path(__file__).parents[1] / "results"
+    main(["report", "--figures", "divergence", "--results", str(results)])
+    assert {path.name for path in Path("figures").iterdir()} == {f"divergence.{f}" for f in figures.FORMATS}
+    assert "written: figures/divergence.pdf" in capsys.readouterr().out
+    same = Path("figures/divergence.svg").read_bytes() == (results / "divergence" / "divergence.svg").read_bytes()
+    assert same, "the figure that is kept with the results"
+
+
+# ---- colours ---------------------------------------------------------------------------------------------------
+
+
+def schemes() -> dict[str, dict[str, str]]:
+    light, dark = (
+        dict(re.findall(r"--([\w-]+): (#\w{6});", block))
+        for block in page_file("report.css").split("@media", 2)[:2]
+    )
+    assert set(light) == set(dark)
+    return {"light": light, "dark": dark}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_shapes_stand_out_from_their_ground(scheme):
+    colours = schemes()[scheme]
+    for ground in ("ground", "paper"):
+        for name in ("ink", "muted", "accent"):
+            assert contrast(colours[name], colours[ground]) >= 4.5
+    for name in ("right", "wrong", "edge", "accent"):
+        assert contrast(colours[name], colours["paper"]) >= 3
+    for shade in re.findall(
+        r"\.s\d+ \{ background: color-mix\(in srgb, var\(--accent\) (\d+)%", page_file("report.css")
+    ):
+        assert contrast(mixed(colours["accent"], colours["paper"], int(shade) / 100), colours["ink"]) >= 4.5
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    pairs = [(int(one[k : k + 2], 16), int(other[k : k + 2], 16)) for k in (1, 3, 5)]
+    return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
+
+
+def test_the_lines_of_all_methods_are_seen_on_a_dark_ground():
+    style = page_file("report.css")
+    for colour in set(figures.COLOURS.values()) - {"#000000"}:  # which is the ink
+        found = re.findall(rf'\[stroke="{colour.lower()}"\] {{ stroke: (#\w{{6}}); }}', style)
+        assert contrast((found or [colour])[0], schemes()["dark"]["paper"]) >= 3, colour
+
+
+def test_a_shade_of_every_tenth_is_there():
+    style = page_file("report.css")
+    assert {f"s{k}" for k in range(1, run_labels.SHADES + 1)} == set(
+        re.findall(r"^\.(s\d+) ", style, re.MULTILINE)
+    )
