@@ -30,8 +30,9 @@ from coteach.report.run_groups import Group
 from coteach.report.run_page import report_page
 from coteach.rules import all_of
 from coteach.runs.experiment import Experiment
+from page_cases import HOSTILE, contrast, schemes
 from report_runs import changed_experiment, write_run
-from test_review import HOSTILE, Parts, contrast
+from test_review import Parts
 
 
 def page_of(*folders: Path) -> str:
@@ -348,18 +349,9 @@ def test_figures_of_runs_and_of_the_paper_in_all_formats(tmp_path, monkeypatch, 
 # ---- colours ---------------------------------------------------------------------------------------------------
 
 
-def schemes() -> dict[str, dict[str, str]]:
-    light, dark = (
-        dict(re.findall(r"--([\w-]+): (#\w{6});", block))
-        for block in page_file("report.css").split("@media", 2)[:2]
-    )
-    assert set(light) == set(dark)
-    return {"light": light, "dark": dark}
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_and_shapes_stand_out_from_their_ground(scheme):
-    colours = schemes()[scheme]
+    colours = schemes("report")[scheme]
     for ground in ("ground", "paper"):
         for name in ("ink", "muted", "accent"):
             assert contrast(colours[name], colours[ground]) >= 4.5
@@ -380,7 +372,7 @@ def test_the_lines_of_all_methods_are_seen_on_a_dark_ground():
     style = page_file("report.css")
     for colour in set(figures.COLOURS.values()) - {"#000000"}:  # which is the ink
         found = re.findall(rf'\[stroke="{colour.lower()}"\] {{ stroke: (#\w{{6}}); }}', style)
-        assert contrast((found or [colour])[0], schemes()["dark"]["paper"]) >= 3, colour
+        assert contrast((found or [colour])[0], schemes("report")["dark"]["paper"]) >= 3, colour
 
 
 def test_a_shade_of_every_tenth_is_there():

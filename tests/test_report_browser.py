@@ -1,30 +1,17 @@
 """The report in a real browser: chooser, slider, links, phone, print, no script, and what it must never do."""
 
-from pathlib import Path
-
 import pytest
 
 from coteach.report.run_files import read_run
 from coteach.report.run_page import report_page
+from page_cases import HOSTILE, Page
 from report_runs import changed_experiment, write_run
-from test_review import HOSTILE
 
 PHONE = {"viewport": {"width": 360, "height": 740}}
 
 
-class Page:
-    """An open report that remembers what it did wrong."""
-
-    def __init__(self, context, path: Path, fragment: str = "") -> None:
-        self.tab = context.new_page()
-        self.wrong: list[str] = []
-        self.asked: list[str] = []
-        self.tab.on("console", lambda message: self.wrong.append(message.text))
-        self.tab.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.tab.on("dialog", lambda dialog: (self.wrong.append(dialog.message), dialog.dismiss()))
-        self.tab.on("request", lambda request: self.asked.append(request.url))
-        self.url = path.resolve().as_uri()
-        self.tab.goto(self.url + fragment)
+class Report(Page):
+    """What a user sees and does."""
 
     def seen(self, what: str) -> list[str]:
         """The texts of what can be seen."""
@@ -63,13 +50,12 @@ def report(browser, written):
     def opened(fragment="", **options):
         contexts.append(browser.new_context(**options))
         contexts[-1].set_default_timeout(10_000)
-        pages.append(Page(contexts[-1], written, fragment))
+        pages.append(Report(contexts[-1], written, fragment))
         return pages[-1]
 
     yield opened
     for page in pages:
-        assert page.wrong == []
-        assert {url.partition("#")[0] for url in page.asked if not url.startswith("data:")} == {page.url}
+        page.assert_harmless()
     for context in contexts:
         context.close()
 

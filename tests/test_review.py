@@ -14,21 +14,9 @@ from PIL import Image
 
 from coteach.audit import thumbnails
 from coteach.report import review
-from coteach.report.review import page_file
+from coteach.report.page import page_file
+from page_cases import HOSTILE, contrast, schemes
 from review_audits import made_up, with_pictures, with_rows, write_audit
-
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "</script><img src=x onerror=alert(1)>",
-    "<!--<script>",
-    "{{script}}",
-    "a\"b'c",
-    "two\nlines\r\n",
-    "\u202eright to left",
-    "\\u003c",
-    "$& $1 ${x}",
-    "é 漢字 🙂",
-]
 
 
 class Parts(HTMLParser):
@@ -247,24 +235,6 @@ TEXT = {
 SHAPES = {"track": "given suggested accent", "paper": "edge accent", "ground": "accent"}  # no text: 3 is enough
 
 
-def schemes() -> dict[str, dict[str, str]]:
-    style = page_file("review.css")
-    light, dark = (dict(re.findall(r"--([\w-]+): (#\w{6});", block)) for block in style.split("@media", 2)[:2])
-    assert set(light) == set(dark)
-    return {"light": light, "dark": dark}
-
-
-def luminance(colour: str) -> float:
-    channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 def test_the_formula_is_the_one_of_the_guidelines():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
@@ -272,7 +242,7 @@ def test_the_formula_is_the_one_of_the_guidelines():
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_and_shapes_stand_out_from_their_ground(scheme):
-    colours = schemes()[scheme]
+    colours = schemes("review")[scheme]
     for least, pairs in ((4.5, TEXT), (3, SHAPES)):
         for ground, names in pairs.items():
             for name in names.split():

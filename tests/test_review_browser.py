@@ -7,26 +7,15 @@ from pathlib import Path
 import pytest
 
 from coteach.cli import main
+from page_cases import HOSTILE, Page
 from review_audits import made_up, with_pictures, with_rows, write_audit
-from test_review import HOSTILE
 
 N, SUSPECTS = 90, 30
 CLASSES = ["cat", "cow", "dog", "emu"]
 
 
-class Page:
-    """An open review page that remembers what it did wrong."""
-
-    def __init__(self, context, path: Path) -> None:
-        self.tab = context.new_page()
-        self.wrong: list[str] = []
-        self.asked: list[str] = []
-        self.tab.on("console", lambda message: self.wrong.append(message.text))
-        self.tab.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.tab.on("dialog", lambda dialog: (self.wrong.append(dialog.message), dialog.dismiss()))
-        self.tab.on("request", lambda request: self.asked.append(request.url))
-        self.url = path.resolve().as_uri()
-        self.tab.goto(self.url)
+class Review(Page):
+    """What a user sees and does."""
 
     def press(self, keys: str) -> None:
         for key in keys.split():
@@ -64,13 +53,12 @@ def review(browser, tmp_path):
             context = browser.new_context(**options)
             context.set_default_timeout(10_000)
             contexts.append(context)
-        pages.append(Page(context, path))
+        pages.append(Review(context, path))
         return pages[-1]
 
     yield opened
     for page in pages:
-        assert page.wrong == []
-        assert {url for url in page.asked if not url.startswith("data:")} == {page.url}
+        page.assert_harmless()
     for context in contexts:
         context.close()
 

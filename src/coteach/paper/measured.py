@@ -141,7 +141,7 @@ def merged(cell: Cell, new: dict[str, Any], before: dict[str, Any] | None) -> di
         )
     by_seed = {run["seed"]: run for record in (new, before) if record is not None for run in record["runs"]}
     runs = [by_seed[seed] for seed in sorted(by_seed)]
-    fields = plain({k: v for k, v in asdict(cell.experiment).items() if k not in ("seeds", "device", "out")})
+    fields = plain({k: v for k, v in asdict(cell.experiment).items() if k not in ("seeds", "device", "out", "ledger")})
     return {
         "preset": cell.preset,
         "title": cell.title,

@@ -3,12 +3,8 @@
 What users wrote (labels, ids, texts) goes in as JSON alone; the page shows it as text. N networks, S suspects.
 """
 
-import base64
-import hashlib
 import json
-import re
 import shlex
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ from coteach.audit.judge import Findings
 from coteach.audit.request import Audit
 from coteach.audit.samples import readable
 from coteach.audit.thumbnails import thumbnails
+from coteach.report.page import filled, page_file, skeleton
 
 MOST = 20_000  # suspects on the page
 BLOCK = 200  # pictures that the page reads together
@@ -30,28 +27,14 @@ MOST_NUMBERS = 6  # of a vector
 
 def review_page(findings: Findings, audit: Audit, folder: Path, mark: str) -> str:
     """The whole page; `mark` is the audit's fingerprint, which its decisions carry."""
-    style, script = page_file("review.css"), page_file("review_state.js") + page_file("review.js")
     facts = page_facts(findings, audit, folder, mark)
     pictures = thumbnails(findings.samples, findings.suspects.index[:MOST])
     facts["pictures"] = BLOCK if pictures is not None else 0
-    parts = {
-        "style": style,
-        "style_hash": csp_hash(style),
-        "script": script,
-        "script_hash": csp_hash(script),
+    parts = skeleton("review", "review_state.js", "review.js") | {
         "audit": as_json(facts),
         "pictures": picture_blocks(pictures or []),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page_file("review.html"))
-
-
-def page_file(name: str) -> str:
-    return (files("coteach.report") / "pages" / name).read_text(encoding="utf-8")
-
-
-def csp_hash(text: str) -> str:
-    """By which the page's policy knows its own script and style, and lets no other run."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    return filled(page_file("review.html"), parts)
 
 
 def as_json(facts: Any) -> str:

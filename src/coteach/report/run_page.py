@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import coteach
 from coteach.paper.compare import Line
 from coteach.report import run_tables as tables
-from coteach.report.page import Markup, csp_hash, element, filled, joined, page_file, scrolled, text
+from coteach.report.page import Markup, element, filled, joined, page_file, scrolled, skeleton, text
 from coteach.report.preset_page import sources
 from coteach.report.run_figures import MEASURES, measured, panel_svg
 from coteach.report.run_files import Run
@@ -18,7 +18,6 @@ GENERATOR = "coteach report"  # by which an earlier page is known to be ours
 def report_page(runs: list[Run]) -> str:
     groups = groups_of(runs)
     ids = {run: f"run-{i}" for i, run in enumerate((run for g in groups for run in g.runs.values()), 1)}
-    style, script = page_file("report.css"), page_file("report.js")
     title = " · ".join(dict.fromkeys(group.title for group in groups))
     sections = {
         "results": ("Results", joined(curves(groups, ids))),
@@ -27,11 +26,7 @@ def report_page(runs: list[Run]) -> str:
         "runs": ("Run by run", joined(run_articles(groups, ids))),
         "commands": ("To repeat it", commands(groups)),
     }
-    parts = {
-        "style": style,
-        "style_hash": csp_hash(style),
-        "script": script,
-        "script_hash": csp_hash(script),
+    parts = skeleton("report", "report.js") | {
         "generator": GENERATOR,
         "title": text(title if len(title) < 120 else f"{title[:117]}…"),
         "about": text(about(runs)),
