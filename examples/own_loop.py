@@ -49,6 +49,8 @@ def train(networks: Sequence[nn.Module], loader: DataLoader, epochs: int, rule: 
             logits_N = [network(x_B) for network in networks]
             weight_NB = coteach.rules.weights(rule, logits_N, y_B, keep)  # the one new line
             for logits_BC, weight_B, optimiser in zip(logits_N, weight_NB, optimisers, strict=True):
+                if not weight_B.any():  # nothing to learn from: as the paper, no step; Adam would coast on
+                    continue
                 loss = (weight_B * F.cross_entropy(logits_BC, y_B, reduction="none")).sum()
                 optimiser.zero_grad()
                 loss.backward()

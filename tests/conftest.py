@@ -40,9 +40,10 @@ def dataset():
 @pytest.fixture
 def nothing_stays_registered():
     """What a test registers is forgotten."""
-    from coteach import losses, methods, names
+    from coteach import losses, methods, names, networks
 
     tables: list[dict] = [methods.METHODS, names.METHODS, losses.LOSSES, names.LOSSES]
+    tables += [networks.NETWORKS, networks._OF_USERS]
     before = [dict(table) for table in tables]
     yield
     for table, known in zip(tables, before, strict=True):

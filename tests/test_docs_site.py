@@ -46,7 +46,8 @@ def test_every_method_has_one_page():
 @pytest.mark.parametrize("page", METHOD_PAGES, ids=lambda page: page.stem)
 def test_a_methods_page_is_whole(page):
     text = page.read_text("utf-8")
-    assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["The rule", "Details", "Results", "Run it"]
+    headings = re.findall(r"^## (.*)", text, re.MULTILINE)
+    assert [h for h in headings if h != "The algorithm"] == ["The rule", "Details", "Results", "Run it"]
     (marked,) = re.findall(r"<!-- measured: (.*) -->", text)
     assert marked.split() == names_of(page)
     for name in names_of(page)[:1]:

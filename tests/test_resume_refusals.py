@@ -147,6 +147,39 @@ def test_the_command_goes_on(unfinished, capsys):
     assert "finished" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("method", ["coteaching", "f_correction"])
+def test_the_bar_goes_on_where_the_run_stopped(tmp_path, monkeypatch, method):
+    from coteach.report import terminal
+
+    e = experiment(method, epochs=3, seeds=(1, 2), group=2, out=tmp_path / "run")
+    stopped([e], 2)
+    shown = []
+
+    class Bars:
+        def __enter__(self):
+            self.console = self
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def print(self, *line, **how):
+            pass
+
+        def add_task(self, name, total, completed, visible, note):
+            assert not visible  # before anything was trained
+            shown.append([name, total, completed])
+
+        def update(self, task, advance, visible, note):
+            assert visible
+            shown[0][2] += advance
+
+    monkeypatch.setattr(terminal, "progress_bars", Bars)
+    cli.main(["run", "--resume", str(tmp_path / "run")])
+    total = 6 if method == "f_correction" else 3
+    assert shown == [[method, total, total]]
+
+
 # ---- disks ----------------------------------------------------------------------------------------------------
 
 

@@ -184,7 +184,7 @@ def test_own_data_keep_their_labels_and_are_asked_for_tau(tmp_path, dataset):
     lines: list[str] = []
     e = replace(experiment(tmp_path), noise=None, method="coteaching")
     result = run(e, dataset, say=lines.append)
-    assert (result.summary["noise"], result.summary["rate"], result.summary["realised_rate"]) == ("none", 0, 0)
+    assert (result.summary["noise"], result.summary["rate"], result.summary["realised_rate"]) == ("none", 0, None)
     assert any("give tau" in line for line in lines)
     lines.clear()
     result = run(replace(e, tau=0.3, out=tmp_path / "b"), dataset, say=lines.append)
@@ -208,6 +208,31 @@ def test_open_set_noise_is_measured_on_images_and_can_be_read_back(tmp_path):
     assert (noise.labels == y.numpy()).all()
     with pytest.raises(ValueError, match="comes with its own noise"):
         run(replace(e, noise="pair", out=tmp_path / "b"), mixed, say=silent)
+
+
+def test_nobody_knows_which_of_ones_own_labels_are_right(tmp_path, dataset):
+    own = run(Experiment(method="coteaching", tau=0.2, epochs=2, out=tmp_path / "own"), dataset, say=silent)
+    assert own.summary["label_precision"] is None
+    assert own.summary["realised_rate"] is None
+    assert all(row["label_precision"] is row["label_recall"] is None for row in own.rows)
+    made = run(Experiment(noise="pair", rate=0.2, epochs=2, out=tmp_path / "made"), dataset, say=silent)
+    assert made.summary["realised_rate"] == pytest.approx(0.2, abs=0.1)
+    assert made.rows[0]["label_precision"] is not None
+
+
+@pytest.mark.usefixtures("nothing_stays_registered")
+def test_a_network_of_ones_own(tmp_path, dataset):
+    def narrow(shape, n_classes):
+        return torch.nn.Sequential(torch.nn.Linear(shape[0], 2), torch.nn.ReLU(), torch.nn.Linear(2, n_classes))
+
+    with pytest.raises(ValueError, match="register_network"):
+        run(Experiment(network=narrow, epochs=1), dataset)
+    coteach.register_network("narrow", narrow)
+    with pytest.raises(ValueError, match="'narrow' already"):
+        coteach.register_network("narrow", narrow)
+    result = run(experiment(tmp_path, network="narrow"), dataset, say=silent)
+    assert result.network()[0].weight.shape == (2, 5)
+    assert tomllib.loads((tmp_path / "run" / "config.toml").read_text())["plan"]["network"] == "narrow"
 
 
 def test_views_of_ones_own(tmp_path, dataset):

@@ -1,5 +1,11 @@
 """Train classifiers that survive wrong labels.
 
+Where to start:
+
+- `RobustClassifier`: a scikit-learn classifier for labels of your own; it also tells which are wrong.
+- `rules.weights`: the one line that a training loop of your own needs.
+- `run(Experiment(...))`: compare methods on public data, as the command `coteach run` does.
+
 The public names are loaded when they are first used, so that `import coteach` is quick.
 """
 
@@ -17,6 +23,7 @@ _WHERE = {
     "Rule": "coteach.rules",
     "register_loss": "coteach.methods",
     "register_method": "coteach.methods",
+    "register_network": "coteach.networks",
     "run": "coteach.runs.run",
     "run_together": "coteach.runs.run",
 }

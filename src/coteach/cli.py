@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except KeyboardInterrupt:
-        print("coteach: stopped; epochs that were finished, if any, are in the run folder.", file=sys.stderr)
+        print("coteach: stopped.", file=sys.stderr)
         raise SystemExit(130) from None
 
 

@@ -201,7 +201,7 @@ class Rule:
     def picked(self, b: Batch, among_NRB: Tensor) -> Tensor:
         """True where a network learns from the sample: its own pick, or its peer's."""
         picked_NRB = self.pick(b, among_NRB)
-        return picked_NRB.flip(0) if self.cross else picked_NRB
+        return picked_NRB.flip(0) if self.cross else picked_NRB  # flipped, each network gets its peer's
 
     def of_each_class(self) -> "Rule":
         """The same with small losses of each class: rare classes have larger ones, and would be left out.
@@ -281,6 +281,8 @@ def weights(
             f"logits of shape {tuple(logits_NBC.shape)} with labels of shape {tuple(labels_B.shape)}: "
             "give (N, B, C) for N networks, and (B,)."
         )
+    if labels_B.is_floating_point() or not ((labels_B >= 0) & (labels_B < logits_NBC.shape[-1])).all():
+        raise ValueError(f"labels must be whole numbers from 0 to {logits_NBC.shape[-1] - 1}: encode them first.")
     if len(logits_NBC) != 2 and (rule.cross or rule.among is disagreement):
         raise ValueError(f"this rule compares two networks, not {len(logits_NBC)}: give the logits of both.")
     if not 0 <= keep <= 1:

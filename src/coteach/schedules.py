@@ -33,6 +33,8 @@ def keep_rate(
     >>> [round(keep_rate(e, 0.4, ramp=4), 2) for e in (1, 2, 4, 9)]
     [0.9, 0.8, 0.6, 0.6]
     """
+    if not 0 <= noise_rate < 1:
+        raise ValueError(f"the noise rate is {noise_rate}: give the share of wrong labels, such as 0.2 for 20 %.")
     if horizon is not None and horizon > ramp and epoch > ramp:
         steps = max(horizon - ramp - linear_type2, 1)
         return max(1 - min(1 + (epoch - ramp) / steps, 2) * noise_rate, 0.0)

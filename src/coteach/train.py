@@ -1,7 +1,10 @@
 """Algorithm 1 for N networks × R runs, and the phases around it.
 
+Step 2 shuffles the samples and 3 draws a mini-batch; 4 keeps those on which the networks disagree; in 5 and 6
+each picks the share λ(e) of small loss among them; in 7 and 8 each learns from what its peer picked; 9 moves λ on.
 The runs of a stack share samples, network and method; each has its own labels, noise rate, order and seed.
-Shapes: N networks, R runs, B samples of a mini-batch, M samples, C classes, P parameters of a network.
+Shapes: N networks, R runs, S steps of an epoch, B samples of a mini-batch, M samples, C classes, P parameters of a
+network; 1 is an axis of length one.
 """
 
 from collections.abc import Callable
@@ -42,6 +45,7 @@ class Problem:
     noise_rates: list[float]  # τ as the method believes it
     seeds: list[int]
     clean_RM: Tensor  # measures label precision; no method sees it
+    checked: bool = True  # whether anybody knows which labels are right; else clean_RM says nothing
     matrix_RCC: Tensor | None = None  # the true Q, for the one method that is told
     augment: Augment | None = None
 
@@ -66,6 +70,7 @@ class Problem:
             noise_rates=[noise_rate],
             seeds=[seed],
             clean_RM=torch.ones_like(y_M[None], dtype=torch.bool),
+            checked=False,
             augment=augment,
         )
 
@@ -110,7 +115,11 @@ def train_epoch(training: Training, epoch: int, learn: Callable[[], None]) -> No
 
 
 def mini_batch(training: Training, phase: Phase, fused: Fused = as_it_is) -> Callable[[], None]:
-    """Steps 3 to 8 on the next mini-batch. No shape depends on the data, so this can be captured as a graph."""
+    """Steps 3 to 8 on the next mini-batch. No shape depends on the data, so this can be captured as a graph.
+
+    At first reading skip `team` (several processes), `fused` (torch.compile), and what is written down for later:
+    `note` (the ledger) and `write` (the diary, from which metrics are counted).
+    """
     stack, team, now = training.stack, training.team, training.now
     take, pick, judge, write = map(fused, (training.batches.take, choose, soundness, training.diary.write))
     note = fused(training.ledger.note) if training.ledger else None
@@ -283,7 +292,7 @@ def measure(training: Training, phase: Phase, epoch: int) -> list[dict]:
     scores = evaluate(training.stack, problem.x_test, problem.y_test[:n_test], training.view, problem.augment)
     clean_SRB = training.batches.as_dealt(problem.clean_RM)
     counts = count(training.diary, phase.rule, clean_SRB, training.now.keep_R1, not plan.fidelity.floor)
-    if phase.own_labels:  # what is learnt are no given labels, so their precision says nothing
+    if phase.own_labels or not problem.checked:  # what is learnt are no given labels, or nobody knows them
         counts = [row | {"label_precision": None, "label_recall": None} for row in counts]
     return [
         {"seed": seed, "epoch": epoch, **score, **row, "keep_rate": plan.keep_rate(epoch, tau)}

@@ -29,7 +29,7 @@ examples:
   # about a minute on two cores; ends with a table and a figure
   coteach demo
   # a first look
-  coteach demo --epochs 5 --seeds 1
+  coteach demo --seeds 1
 """,
     "report": """
 examples:

@@ -1,7 +1,7 @@
 """The networks of the paper by name. Importing this is cheap: torch is loaded when a network is built."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coteach.names import check_name
@@ -66,6 +66,8 @@ def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = Non
     torch.Size([5, 10])
     """
     check_name("network", name, NETWORKS)
+    if name in _OF_USERS:
+        return _OF_USERS[name](shape=tuple(shape), n_classes=n_classes, **options)
     reads_words = name in ("news", "news_flat")
     if reads_words and (vectors is None or len(shape) != 1):
         raise ValueError(f"{name} reads documents: give it token numbers of shape (n_tokens,) and word vectors.")
@@ -101,6 +103,35 @@ def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = Non
                 _check_image(name, shape, 8, math.inf, "give it images of 8×8 or more, or choose 'mlp'")
             return PreActResNet18(n_classes, channels=shape[0], **options)
     raise AssertionError(f"{name} is described but cannot be built")
+
+
+_OF_USERS: dict[str, Callable[..., "nn.Module"]] = {}
+
+
+def register_network(name: str, build: Callable[..., "nn.Module"], meaning: str = "of your own") -> None:
+    """Make a network known by its name: to Experiment and to `networks.build`, in this process.
+
+    Parameters
+    ----------
+    name : str
+    build : callable
+        Called as ``build(shape=…, n_classes=…)``, with the shape of one sample; returns a torch module that takes
+        (B, ...) to logits of shape (B, n_classes). A class will do.
+    meaning : str
+        A line for help texts.
+
+    Examples
+    --------
+    >>> def linear(shape, n_classes):
+    ...     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(math.prod(shape), n_classes))
+    >>> register_network("linear", linear)
+    >>> coteach.Experiment(network="linear").network_name
+    'linear'
+    """
+    if name in NETWORKS:
+        raise ValueError(f"there is a network {name!r} already: give yours another name.")
+    NETWORKS[name] = meaning
+    _OF_USERS[name] = build
 
 
 def default_for(shape: Sequence[int], dtype_is_tokens: bool = False) -> str:

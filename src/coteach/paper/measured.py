@@ -141,7 +141,8 @@ def merged(cell: Cell, new: dict[str, Any], before: dict[str, Any] | None) -> di
         )
     by_seed = {run["seed"]: run for record in (new, before) if record is not None for run in record["runs"]}
     runs = [by_seed[seed] for seed in sorted(by_seed)]
-    fields = plain({k: v for k, v in asdict(cell.experiment).items() if k not in ("seeds", "device", "out", "ledger")})
+    elsewhere = ("seeds", "device", "out", "ledger")
+    fields = plain({k: v for k, v in asdict(cell.experiment).items() if k not in elsewhere})
     return {
         "preset": cell.preset,
         "title": cell.title,

@@ -18,6 +18,7 @@ from coteach.runs.run import run_together
 from coteach.runs.setup import n_epochs
 
 NOISES = {"pair 45 %": ("pair", 0.45), "symmetric 50 %": ("symmetric", 0.5)}
+ENOUGH = 30  # epochs, after which the wrong labels begin to show
 ELSEWHERE = ("coteaching_plus_own", "iterative")  # part of an ablation, and for open-set noise
 VARIANTS = {name: Experiment(method=name) for name in METHODS if name not in ELSEWHERE} | {
     "coteaching_plus, authors": Experiment(method="coteaching_plus", fidelity="authors"),
@@ -46,23 +47,35 @@ def demo_command(seeds: tuple[int, ...], epochs: int | None, out: Path | None) -
         variant.experiments[0].check()
     out = files.claim_folder(out, Path("runs/demo"))
     todo = variants(seeds, epochs, out)
-    console.print(f"{len(todo)} methods, {len(NOISES)} noises, {len(seeds)} seeds each, in one process a core")
+    console.print(f"{len(todo)} methods, {len(NOISES)} noises, {counted(len(seeds))} each, in one process a core")
     with progress_bars() as progress:
         bars = Bars(progress, todo)
         for variant in in_processes(train, todo, bars.show):
             bars.finish(variant)
     cells = {v.label: [read(e.out) for e in v.experiments if e.out] for v in todo}
-    console.print(table(cells, len(seeds)))
+    console.print(table(cells, len(seeds), min(10, todo[0].experiments[0].plan().epochs)))
+    if epochs is not None and epochs < ENOUGH:
+        console.print(
+            f"{counted(epochs, 'epoch')} are too few to tell methods apart: all are still learning", style="dim"
+        )
     for text, label in bars.notes.items():
         console.print(f"note, {label}: {text}", markup=False, style="dim")
     figure = [out / "demo.png", out / "demo.svg"]
     curves(
         {noise: {label: row[i].rows for label, row in cells.items()} for i, noise in enumerate(NOISES)},
         figure,
-        f"scikit-learn's digits, MLP 64-256-10, mean of {len(seeds)} seeds, band: ± 1 standard deviation",
+        f"scikit-learn's digits, MLP 64-256-10, mean of {counted(len(seeds))}, band: ± 1 standard deviation",
     )
     console.print(f"figure: {figure[0]}", soft_wrap=True, markup=False)
     console.print(f"everything: {out}", soft_wrap=True, markup=False)
+    console.print("next: ", end="", style="dim")
+    console.print(
+        f"coteach report {out} --open, or with your own labels coteach audit --help", soft_wrap=True, markup=False
+    )
+
+
+def counted(n: int, what: str = "seed") -> str:
+    return f"{n} {what}" + "s" * (n != 1)
 
 
 class Bars:
@@ -125,9 +138,9 @@ def read(folder: Path) -> Cell:
     )
 
 
-def table(cells: dict[str, list[Cell]], n_seeds: int) -> Table:
+def table(cells: dict[str, list[Cell]], n_seeds: int, last: int = 10) -> Table:
     grid = Table(
-        title=f"digits: test accuracy (%) over the last ten epochs, mean ± std of {n_seeds} seeds,\n"
+        title=f"digits: test accuracy (%) over the last {last} epochs, mean ± std of {counted(n_seeds)},\n"
         "and label precision: the share (%) of right labels among those learnt from",
         title_justify="left",
     )

@@ -8,7 +8,9 @@ from rich.table import Table
 
 from coteach.report.screen import console, progress_bars
 from coteach.runs.callbacks import Tracker
+from coteach.runs.checkpoint import rows_kept
 from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
+from coteach.runs.resume import stored_experiment
 from coteach.runs.run import Result, run
 from coteach.runs.setup import n_epochs
 from coteach.train import Epoch
@@ -31,17 +33,26 @@ def progress_note(epoch: Measured) -> str:
     return f"{stage}accuracy {100 * sum(accuracies) / len(accuracies):.1f} %"
 
 
-def run_command(experiment: Experiment) -> None:
+def run_command(asked: Experiment) -> None:
+    experiment = asked if asked.resume is None else stored_experiment(asked)
+
     def share(epoch: Epoch) -> float:
         return len(epoch.rows) / len(experiment.seeds)  # of the runs that are trained at a time
 
     with progress_bars() as progress:
-        task = progress.add_task(experiment.method, total=n_epochs(experiment), note="")
+        done = rows_kept(asked.resume) / len(experiment.seeds) if asked.resume else 0
+        task = progress.add_task(
+            experiment.method, total=n_epochs(experiment), completed=round(done), visible=False, note=""
+        )
+
+        def show(epoch: Epoch) -> None:  # not before, or a refusal would stand below a dead bar
+            progress.update(task, advance=share(epoch), visible=True, note=progress_note(epoch))
+
         result = run(
             experiment,
-            trackers=trackers_of(experiment),
+            trackers=trackers_of(asked),
             say=lambda line: progress.console.print(f"note: {line}", markup=False),
-            on_epoch=lambda epoch: progress.update(task, advance=share(epoch), note=progress_note(epoch)),
+            on_epoch=show,
         )
     console.print(summary_table(result))
     console.print(f"written to {result.folder}", soft_wrap=True, markup=False)

@@ -124,6 +124,19 @@ def read(folder: Path) -> Checkpoint | None:
         raise NotResumable(f"{path} {damaged}") from error
 
 
+def rows_kept(folder: Path) -> int:
+    """How many epochs of how many runs, all together, do not have to be trained again."""
+    kept = read(folder)
+    if kept is None:
+        return 0
+    names = ("estimate.jsonl", "metrics.jsonl")
+    return sum(
+        (folder / name).read_bytes()[: kept.lengths[0][name]].count(b"\n")
+        for name in names
+        if (folder / name).exists()
+    )
+
+
 def refuse_other(then: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
     """Name the first thing in which a run would not be the one that was begun."""
     if found := difference(then, now):

@@ -133,6 +133,11 @@ class Experiment:
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without the data."""
         names.check_name("method", self.method, names.METHODS)
+        if self.network is not None and not isinstance(self.network, str):
+            raise ValueError(
+                f"network is {self.network!r}, but an experiment names it: "
+                "make yours known with coteach.register_network(name, build), and give that name."
+            )
         if self.dataset != OWN:
             names.check_name("data set", self.dataset, DATASETS)
         for what, name, all_names in (
@@ -213,6 +218,11 @@ class Experiment:
         if self.noise_kind in ("none", "matrix"):
             return None
         return 0.2 if self.rate is None else self.rate
+
+    @property
+    def truth_is_known(self) -> bool:
+        """Not of a user's own labels, which are taken as they are, unless noise is put on them here."""
+        return self.dataset != OWN or self.noise_kind != "none"
 
     def plan(self) -> Plan:
         """What a training follows, with all that was left out filled in."""

@@ -138,7 +138,7 @@ def summarise(
         "fidelity": str(experiment.parsed_fidelity),
         "noise": draw.kind,
         "rate": draw.nominal_rate,
-        "realised_rate": draw.rate,
+        "realised_rate": draw.rate if experiment.truth_is_known else None,
         "noise_seed": experiment.noise_seed,
         "noise_sha256": draw.sha256,
         "epochs": plan.epochs,

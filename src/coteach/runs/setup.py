@@ -110,6 +110,7 @@ def make_problem(
         noise_rates=[e.tau if e.tau is not None else draw.nominal_rate for e, draw, _ in runs],
         seeds=[seed for *_, seed in runs],
         clean_RM=torch.from_numpy(np.stack([draw.clean for _, draw, _ in runs])).to(device),
+        checked=all(experiment.truth_is_known for experiment in experiments),
         matrix_RCC=torch.from_numpy(np.stack([draw.matrix for _, draw, _ in runs])),
         augment=AUGMENTS[augment] if augment else None,
     )
