@@ -80,7 +80,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         config = tomllib.loads(regular(path).read_text("utf-8"))
         if not all(isinstance(config[name], dict) for name in ("experiment", "engine", "hardware")):
             raise TypeError
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:  # a number may be too long, too
         raise NotResumable(f"{path} is damaged: begin anew in another folder.") from error
     return config
 
