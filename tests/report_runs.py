@@ -31,10 +31,13 @@ def write_run(
     folder.mkdir(parents=True)
     files.write_config(folder, config_of(e))
     drawn.save(folder / "noise.safetensors")
-    rows = [row_of(e, seed, epoch, events or {}) for epoch in range(1, (reached or 6) + 1) for seed in e.seeds]
+    known = (e.dataset, noise) != ("own", "none")
+    rows = [
+        row_of(e, seed, epoch, events or {}, known) for epoch in range(1, (reached or 6) + 1) for seed in e.seeds
+    ]
     files.append_rows(folder / "metrics.jsonl", rows)
     if reached is None:
-        files.write_summary(folder, summary_of(e, rows, drawn))
+        files.write_summary(folder, summary_of(e, drawn, known))
     if ledger:
         files.append_rows(folder / "losses.jsonl", [losses_of(row, drawn) for row in rows])
         write_opinions(folder, e, drawn)
@@ -56,7 +59,7 @@ def accuracy(seed: int, epoch: int) -> float:
     return 0.5 + epoch / 20 + seed / 100
 
 
-def row_of(e: Experiment, seed: int, epoch: int, events: dict[str, int]) -> dict[str, Any]:
+def row_of(e: Experiment, seed: int, epoch: int, events: dict[str, int], known: bool) -> dict[str, Any]:
     pair = e.method in TWO
     return {
         "seed": seed,
@@ -64,8 +67,8 @@ def row_of(e: Experiment, seed: int, epoch: int, events: dict[str, int]) -> dict
         "test_accuracy": [accuracy(seed, epoch)] * (2 if pair else 1),
         "ensemble_accuracy": accuracy(seed, epoch),
         "train_loss": 1 / epoch,
-        "label_precision": 0.6 + epoch / 50,
-        "label_recall": 0.9,
+        "label_precision": 0.6 + epoch / 50 if known else None,
+        "label_recall": 0.9 if known else None,
         "disagreement": 0.1 / epoch if pair else None,
         "total_variation": 0.2 / epoch if pair else None,
         "keep_rate": 1 - 0.05 * epoch,
@@ -74,7 +77,7 @@ def row_of(e: Experiment, seed: int, epoch: int, events: dict[str, int]) -> dict
     }
 
 
-def summary_of(e: Experiment, rows: list[dict], drawn: Noise) -> dict[str, Any]:
+def summary_of(e: Experiment, drawn: Noise, known: bool) -> dict[str, Any]:
     means = [100 * float(np.mean([accuracy(seed, epoch) for epoch in range(1, 7)])) for seed in e.seeds]
     return {
         "dataset": e.dataset,
@@ -82,7 +85,7 @@ def summary_of(e: Experiment, rows: list[dict], drawn: Noise) -> dict[str, Any]:
         "method": e.method,
         "noise": drawn.kind,
         "rate": drawn.nominal_rate,
-        "realised_rate": drawn.rate,
+        "realised_rate": drawn.rate if known else None,
         "epochs": e.plan().epochs,
         "seeds": list(e.seeds),
         "mean": float(np.mean(means)),
@@ -90,7 +93,7 @@ def summary_of(e: Experiment, rows: list[dict], drawn: Noise) -> dict[str, Any]:
         "max": max(means),
         "mean_per_seed": means,
         "ensemble": float(np.mean(means)),
-        "label_precision": 67.0,
+        "label_precision": 67.0 if known else None,
         "events": {},
         "seconds": 3.0,
         "hardware": "a processor",

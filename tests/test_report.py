@@ -8,7 +8,7 @@ import subprocess
 import sys
 import webbrowser
 import xml.etree.ElementTree as ElementTree
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +72,7 @@ def test_hostile_names_are_text_and_nothing_else(undrawn, tmp_path):
 
 def test_hostile_names_are_text_in_the_curves(tmp_path):
     run = read_run(write_run(tmp_path / "run"))
-    group = Group(HOSTILE[0], dict.fromkeys([*HOSTILE, "long " * 50], run), "")
+    group = Group(HOSTILE[0], HOSTILE[1], dict.fromkeys([*HOSTILE, "long " * 50], run), {})
     svg = run_figures.panel_svg(group, "test_accuracy", "a")
     root = ElementTree.fromstring(svg)
     assert {element.tag for element in root.iter()} <= {
@@ -89,7 +89,7 @@ def test_hostile_names_are_text_in_the_curves(tmp_path):
     names = {"".join(c if c.isprintable() else " " for c in name).rstrip() for name in HOSTILE}
     texts = {(element.text or "").rstrip() for element in root.iter("text")}
     assert names <= texts
-    assert max(map(len, texts)) <= run_figures.LONGEST
+    assert max(map(len, texts)) <= figures.LONGEST
 
 
 def test_the_policy_lets_the_pages_own_script_and_style_run_and_nothing_else(undrawn, tmp_path):
@@ -127,7 +127,7 @@ def test_everything_is_there_in_words(undrawn, tmp_path):
     write_run(tmp_path / "two", method="standard", noise="symmetric")
     page = page_of(tmp_path / "one", tmp_path / "two")
     assert texts_of(page, "h1") == ["digits, pair 40 % · digits, symmetric 40 %"]
-    assert texts_of(page, "h2") == ["Results", "Beside the known numbers", "Events", "Run by run", "To repeat it"]
+    assert texts_of(page, "h2") == ["Results", "Beside the known numbers", "Events", "One by one", "To repeat it"]
     captions = texts_of(page, "figcaption")
     for name, (text, _) in run_figures.MEASURES.items():
         alone = name in ("disagreement", "total_variation", "keep_rate")  # which a single network has not
@@ -151,7 +151,7 @@ def test_an_unfinished_run_is_shown_as_far_as_it_got_and_marked(undrawn, tmp_pat
     write_run(tmp_path / "begun", method="standard", reached=2)
     (tmp_path / "begun" / "metrics.jsonl").write_text("")
     page = page_of(tmp_path / "half", tmp_path / "begun")
-    assert "2 of them unfinished" in page
+    assert "2 experiments, 2 of them unfinished; 4 runs, one for each seed." in page
     assert "4 of 6" in page
     assert "64.00 ± 0.71 <b>unfinished</b>" in page
     assert "unfinished: no epoch yet" in page
@@ -164,9 +164,21 @@ def test_what_is_not_known_is_not_pretended(undrawn, tmp_path):
     assert "True flips" not in clean
     assert "Estimated flips" in clean
     without = page_of(write_run(tmp_path / "without", ledger=False))
-    assert without.count("kept no ledger") == 2
+    assert without.count("No ledger was kept") == 2
     assert "True flips" in without
     assert "Estimated flips" not in without
+
+
+def test_of_own_labels_nothing_is_told_that_nobody_knows(tmp_path):
+    write_run(tmp_path / "own", dataset="own", noise="none", tau=0.2)
+    write_run(tmp_path / "half", dataset="own", noise="none", tau=0.2, method="standard", reached=2)
+    assert "label precision (%)" not in texts_of(page_of(tmp_path / "own", tmp_path / "half"), "figcaption")
+    (table, *_) = re.findall(r"<table class=.results.*?</table>", page_of(tmp_path / "half", tmp_path / "own"))
+    cells = texts_of(table, "td")
+    assert len(cells) == 2 * 7
+    assert cells[5] == cells[12] == "–"
+    alone = texts_of(page_of(tmp_path / "half"), "figcaption")
+    assert [text for text in alone if not text.startswith("epoch")] == ["test accuracy (%)"], "no λ, either"
 
 
 def test_matrices_hold_the_numbers_or_where_classes_are_many_a_picture(undrawn, tmp_path):
@@ -237,6 +249,28 @@ def test_own_data_are_handed_in_again():
     assert call == "coteach.run(coteach.Experiment(method='jocor', tau=0.2, seeds=(1, 2)), data)"
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(
+    "names", [{"method": "agree"}, {"loss": "taylor"}, {"network": "my net"}, {"method": "a'\n#", "loss": "b\r"}]
+)
+def test_names_that_a_user_registered_are_repeated_in_python(names, own):
+    dataset = {"dataset": "own"} if own else {}
+    experiment = Experiment(**dataset, noise="pair", rate=0.4, seeds=(1, 2), **names)
+    note, call = run_tables.command(replace_experiment(experiment)).splitlines()
+    assert note.startswith("# first import the file that registers the ")
+    assert all(f"the {what} {name!r}" in note for what, name in names.items())
+    called = eval(call, {"coteach": StubLibrary, "data": "data"})
+    assert called == ((replace(experiment, dataset="digits"), "data") if own else (experiment,))
+
+
+class StubLibrary:
+    Experiment = Experiment
+
+    @staticmethod
+    def run(*arguments):
+        return arguments
+
+
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_the_keep_rate_is_shown_of_the_methods_whose_rules_look_at_it(name):
     phases = METHODS[name].phases(Plan(epochs=20, warmup=5, ramp=5))
@@ -286,6 +320,13 @@ def test_a_file_that_is_not_ours_is_left_alone(undrawn, tmp_path, monkeypatch, c
         ("report --figures mnist --results empty", "no cell of mnist is in empty"),
         ("report --figures --results empty", "nothing is measured in empty"),
         ("report --figures nowhere", "there is no folder nowhere"),
+        ("report nowhere --panels test_accuracy", "add --figures"),
+        ("report --figures --panels test_accuracy", "the paper's figures have theirs"),
+        (
+            "report nowhere --figures --panels label_precison",
+            "no panel 'label_precison' (did you mean 'label_precision'?): choose one of test_accuracy, "
+            "label_precision, disagreement, total_variation, keep_rate.",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_told_in_a_sentence(words, message, tmp_path, monkeypatch, capsys):
@@ -322,28 +363,6 @@ def test_a_report_is_written_without_torch(tmp_path):
     words = [sys.executable, "-c", HEAVY, "report", "run"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "written: run/report.html\nheavy []\n"
-
-
-# ---- figures ---------------------------------------------------------------------------------------------------
-
-
-def test_figures_of_runs_and_of_the_paper_in_all_formats(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write_run(tmp_path / "runs" / "a")
-    main(["report", "runs", "--figures", "--out", "drawn"])
-    stems = ("curves-digits-pair-40",)
-    assert sorted(path.name for path in Path("drawn").iterdir()) == sorted(
-        f"{s}.{f}" for s in stems for f in figures.FORMATS
-    )
-    begin = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}
-    for path in Path("drawn").iterdir():
-        assert path.read_bytes().startswith(begin[path.suffix[1:]])
-    results = Path(__file__).parents[1] / "results"
-    main(["report", "--figures", "divergence", "--results", str(results)])
-    assert {path.name for path in Path("figures").iterdir()} == {f"divergence.{f}" for f in figures.FORMATS}
-    assert "written: figures/divergence.pdf" in capsys.readouterr().out
-    same = Path("figures/divergence.svg").read_bytes() == (results / "divergence" / "divergence.svg").read_bytes()
-    assert same, "the figure that is kept with the results"
 
 
 # ---- colours ---------------------------------------------------------------------------------------------------

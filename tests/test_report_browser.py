@@ -1,6 +1,10 @@
 """The report in a real browser: chooser, slider, links, phone, print, no script, and what it must never do."""
 
+import io
+import re
+
 import pytest
+from PIL import Image
 
 from coteach.report.run_files import read_run
 from coteach.report.run_page import report_page
@@ -61,8 +65,8 @@ def report(browser, written):
 
 
 NAMES = [
-    "digits, pair 40 %: Co-teaching",
-    "digits, symmetric 40 %: Standard",
+    "digits, pair 40 %: Co-teaching, epochs 30",
+    "digits, symmetric 40 %: Standard, epochs 6",
     f"{HOSTILE[0]}, pair 40 %: {HOSTILE[0]}",
 ]
 
@@ -141,6 +145,34 @@ def test_a_phone_scrolls_tables_and_curves_inside_themselves(options, report):
         assert box is None or box["x"] + box["width"] <= 360
     wide = page.tab.locator(".scroll >> table.results").first.bounding_box()
     assert wide["width"] > 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("what", [".scroll:has(table.results)", ".scroll:has(svg.drawn)"])
+def test_a_shadow_lies_where_there_is_more_to_scroll_to(what, scheme, report):
+    page = report(**PHONE, color_scheme=scheme)
+    box = page.tab.locator(what).first
+    paper = page.tab.locator("#results").evaluate("e => getComputedStyle(e).backgroundColor")
+    ground = tuple(int(number) for number in re.findall(r"\d+", paper))
+    seen = {}
+    for place, left in {"begin": 0, "end": 10_000}.items():
+        box.evaluate("(e, left) => { e.scrollLeft = left }", left)
+        image = Image.open(io.BytesIO(box.screenshot())).convert("RGB")
+        bottom = image.height - 4
+        seen[place] = [image.getpixel((x, bottom)) != ground for x in (2, image.width - 3)]
+    assert seen == {"begin": [False, True], "end": [True, False]}
+
+
+def test_the_words_of_drawings_can_be_read_on_a_phone(report):
+    page = report(**PHONE)
+    sizes = page.tab.locator("svg.drawn text, .run:not(.away) .now text").evaluate_all(
+        """all => all.map(e => {
+             const to = e.getScreenCTM();
+             return parseFloat(getComputedStyle(e).fontSize) * Math.hypot(to.a, to.b);
+           })"""
+    )
+    assert len(sizes) > 20
+    assert min(sizes) >= 9
 
 
 def test_curves_are_in_the_ink_of_the_scheme(report):

@@ -1,6 +1,7 @@
 """What a report reads of run folders: which there are, what is refused, how runs are grouped and named."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -177,8 +178,16 @@ def test_runs_are_grouped_by_data_and_noise_and_named_by_what_sets_them_apart(tm
         "f": "never heard of",
     }
     assert list(pair.runs)[0] == "Standard, authors, τ 0.3", "in the order of the paper's tables"
-    assert pair.common == symmetric.common == "epochs 6"
-    assert symmetric.file_name == "digits-symmetric-40"
+    assert pair.common == symmetric.common == {"epochs": "epochs 6"}
+
+
+def test_a_name_means_the_same_with_every_noise_of_a_data_set(tmp_path):
+    write_run(tmp_path / "a", loss="gce")
+    write_run(tmp_path / "b", loss="gce", noise="symmetric")
+    write_run(tmp_path / "c", noise="symmetric")
+    pair, symmetric = groups_of([read_run(tmp_path / name) for name in "abc"])
+    assert (pair.data, pair.noise, list(pair.runs)) == ("digits", "pair 40 %", ["Co-teaching, gce"])
+    assert list(symmetric.runs) == ["Co-teaching, gce", "Co-teaching"]
 
 
 def test_other_data_of_the_same_name_are_another_group(tmp_path):
@@ -187,7 +196,7 @@ def test_other_data_of_the_same_name_are_another_group(tmp_path):
     config = (tmp_path / "b" / "config.toml").read_text().replace("abab", "cdcd")
     (tmp_path / "b" / "config.toml").write_text(config)
     titles = [group.title for group in groups_of([read_run(tmp_path / name) for name in ("a", "b")])]
-    assert titles == ["own data, pair 40 %, abababab", "own data, pair 40 %, cdcdcdcd"]
+    assert titles == ["own data abababab, pair 40 %", "own data cdcdcdcd, pair 40 %"]
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------
@@ -295,12 +304,51 @@ def test_frames_sum_over_seeds_and_say_what_they_show(tmp_path):
     assert "wrong" not in loss_frames.in_words(frames[-1], False)
 
 
+def heights_of(outline: str) -> list[float]:
+    steps = outline[len("M0 150V") :].removesuffix("V150").split("V")
+    return [float(step.partition("h")[0]) for step in steps]
+
+
 def test_a_histogram_is_drawn_to_scale():
     right, wrong = np.zeros(loss_frames.BINS, int), np.zeros(loss_frames.BINS, int)
     right[3], wrong[5] = 8, 2
     drawn = loss_frames.drawing(loss_frames.Frame(1, right, wrong, True), True, "a <title>")
-    assert drawn.count("<path class=") == 2 + 1 + len(loss_frames.TICKS)
+    assert drawn.count("<path class=") == 2 + 1
     assert 'aria-label="a &lt;title&gt;"' in drawn
-    steps = loss_frames.outline(wrong, 8)[len("M0 150V") :].removesuffix("V150").split("V")
-    heights = [float(step.partition("h")[0]) for step in steps]
-    assert heights == [150.0] * 5 + [112.5] + [150.0] * (loss_frames.BINS - 6)
+    texts = re.findall(r"<text[^>]*>([^<]*)", drawn)
+    assert texts == ["0.01", "0.1", "1", "&lt; 0.00013", "≥ 24", "80 %", "0"]
+    assert heights_of(loss_frames.outline(wrong, 8)) == [150.0] * 5 + [112.5] + [150.0] * (loss_frames.BINS - 6)
+
+
+@pytest.mark.parametrize("place", [0, loss_frames.BINS - 1])
+def test_an_open_bin_that_would_dwarf_the_others_is_cut_off_and_told(place):
+    right, wrong = np.zeros(loss_frames.BINS, int), np.zeros(loss_frames.BINS, int)
+    right[place], right[10], wrong[20] = 88, 4, 8
+    frame = loss_frames.Frame(1, right, wrong, True)
+    assert loss_frames.cut_off(frame, True) == {place: "88 % right"}
+    assert loss_frames.cut_off(frame, False) == {place: "88 %"}
+    drawn = loss_frames.drawing(frame, True, "")
+    assert ">88 % right</text>" in drawn
+    assert ">8 %</text>" in drawn, "the scale ends with the highest inner bin"
+    assert drawn.count('class="gap"') == 1
+    right[place] = 12  # is not far above 8
+    assert loss_frames.cut_off(frame, True) == {}
+    assert loss_frames.highest({"right": right, "wrong": wrong}) == 12
+
+
+@given(histogram, histogram, st.integers(0, 50), st.integers(0, 50), st.booleans())
+def test_of_all_bars_only_open_ones_leave_the_scale_and_those_are_marked(right, wrong, first, last, known):
+    right, wrong = right.copy(), wrong.copy()
+    right[0], wrong[-1] = first, last
+    frame = loss_frames.Frame(1, right, wrong, True)
+    parts = loss_frames.parts_of(frame, known)
+    top = loss_frames.highest(parts)
+    outside = {
+        place
+        for counts in parts.values()
+        for place, height in enumerate(heights_of(loss_frames.outline(counts, top)))
+        if not 0 <= height <= loss_frames.HEIGHT
+    }
+    assert outside == set(loss_frames.cut_off(frame, known)) <= {0, loss_frames.BINS - 1}
+    highest = max(int(counts.max()) for counts in parts.values())
+    assert top == max(1, highest) if not outside else highest > loss_frames.FAR * top

@@ -37,8 +37,9 @@ examples:
   coteach report runs/digits-coteaching-symmetric-0.5-paper --open
   # a page that compares all runs in a folder
   coteach report runs/demo
-  # the curves as SVG, PDF and PNG
+  # the curves as SVG, PDF and PNG, noises side by side, and their tables
   coteach report runs/demo --figures
+  coteach report runs/demo --figures --panels test_accuracy disagreement
 """,
     "reproduce": """
 examples:

@@ -37,6 +37,8 @@ DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 3)), (0, (8, 4)
 MARKS = 6  # of a line
 BAND_POINTS = 40  # of a band after its first epochs, in which most happens: it is only to be seen, not read
 
+LONGEST = 40  # letters of a name
+
 FORMATS = ("svg", "pdf", "png")
 
 # Text stays text, and the same numbers give the same bytes.
@@ -105,7 +107,7 @@ def draw_line(
     """The mean of seeds × epochs, and a band of one standard deviation that stays from 0 to `top`."""
     mean, spread = values.mean(0), values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(epochs))
     ax.plot(
-        epochs, mean, color=style.colour, linestyle=style.dash, label=label, linewidth=1.4,
+        epochs, mean, color=style.colour, linestyle=style.dash, label=in_a_line(label), linewidth=1.4,
         marker=style.marker, markersize=4.5, markeredgewidth=0, markevery=style.marked(len(epochs)),
     )  # fmt: skip
     places: Any = ax.xaxis.get_major_locator()
@@ -113,6 +115,12 @@ def draw_line(
     some = thinned(len(epochs))
     low, high = np.clip(mean - spread, 0, top), np.clip(mean + spread, 0, top)
     ax.fill_between(np.array(epochs)[some], low[some], high[some], color=style.colour, alpha=0.12, linewidth=0)
+
+
+def in_a_line(name: str) -> str:
+    """Short enough to leave room for the lines, cut out of the middle."""
+    name = "".join(c if c.isprintable() else " " for c in name)
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 16]}…{name[-15:]}"
 
 
 def thinned(n: int) -> np.ndarray:

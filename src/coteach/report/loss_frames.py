@@ -11,7 +11,10 @@ from coteach.report.run_files import Run
 
 MOST, KEY = 24, 6  # epochs that can be looked at, and those of them that are printed
 WIDTH, HEIGHT, FOOT = 300, 150, 22
-TICKS = (0.001, 0.01, 0.1, 1, 10)
+LEFT, CUT = 38, 20  # room for the scale, and above it for bars that are cut off
+TICKS = {0.001: "", 0.01: "0.01", 0.1: "0.1", 1: "1", 10: ""}  # the open bins' words need the room of two
+OPEN = {0: f"below {EDGES[1]:.2g}", BINS - 1: f"above {EDGES[-2]:.2g}"}
+FAR = 1.5  # times the highest inner bin: an open bin above that is cut off
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +65,7 @@ def in_words(frame: Frame, truth_known: bool) -> str:
 def median_words(counts: np.ndarray) -> str:
     """Within its bin, geometrically in the middle."""
     place = int(np.searchsorted(counts.cumsum(), counts.sum() / 2))
-    if place == 0:
-        return f"below {EDGES[1]:.2g}"
-    if place == BINS - 1:
-        return f"above {EDGES[-2]:.2g}"
-    return f"{math.sqrt(EDGES[place] * EDGES[place + 1]):.2g}"
+    return OPEN.get(place) or f"{math.sqrt(EDGES[place] * EDGES[place + 1]):.2g}"
 
 
 def wrong_is_larger(frame: Frame) -> float:
@@ -75,19 +74,71 @@ def wrong_is_larger(frame: Frame) -> float:
     return float((frame.wrong * below).sum() / (frame.wrong.sum() * frame.right.sum()))
 
 
+# ---- drawing --------------------------------------------------------------------------------------------------
+
+
 def drawing(frame: Frame, truth_known: bool, title: str) -> str:
-    """An SVG of both histograms, on one scale of counts: right filled, wrong an outline."""
-    parts = {"right": frame.right, "wrong": frame.wrong} if truth_known else {"all": frame.right + frame.wrong}
-    top = max(1, *(int(counts.max()) for counts in parts.values()))
-    lines = "".join(f'<path class="{name}" d="{outline(counts, top)}"/>' for name, counts in parts.items())
-    ticks = "".join(
-        f'<path class="tick" d="M{x:.1f} {HEIGHT}v4"/><text x="{x:.1f}" y="{HEIGHT + 16}">{tick:g}</text>'
-        for tick, x in ((tick, place_of(tick)) for tick in TICKS)
-    )
+    """An SVG of both histograms, on one scale of shares: right filled, wrong an outline."""
+    parts = parts_of(frame, truth_known)
+    top = highest(parts)
+    bars = "".join(f'<path class="{name}" d="{outline(counts, top)}"/>' for name, counts in parts.items())
+    cuts = "".join(cut_mark(place, words) for place, words in cut_off(frame, truth_known).items())
     return (
-        f'<svg class="histogram" viewBox="-4 -4 {WIDTH + 8} {HEIGHT + FOOT + 4}" role="img" '
-        f'aria-label="{html.escape(title)}">{lines}<path class="tick" d="M0 {HEIGHT}H{WIDTH}"/>{ticks}</svg>'
+        f'<svg class="histogram" viewBox="{-LEFT} {-CUT} {LEFT + WIDTH + 4} {CUT + HEIGHT + FOOT}" role="img" '
+        f'aria-label="{html.escape(title)}">{bars}{cuts}{scale(top / max(1, total(frame)))}</svg>'
     )
+
+
+def parts_of(frame: Frame, truth_known: bool) -> dict[str, np.ndarray]:
+    return {"right": frame.right, "wrong": frame.wrong} if truth_known else {"all": frame.right + frame.wrong}
+
+
+def total(frame: Frame) -> int:
+    return int(frame.right.sum() + frame.wrong.sum())
+
+
+def highest(parts: dict[str, np.ndarray]) -> int:
+    """The count at the top of the scale: of the inner bins, where an open one would dwarf them."""
+    counts = np.array(list(parts.values()))
+    every, inner = int(counts.max()), int(counts[:, 1:-1].max())
+    return inner if every > FAR * inner > 0 else max(1, every)
+
+
+def cut_off(frame: Frame, truth_known: bool) -> dict[int, str]:
+    """The open bins that are too high for the scale, and what they hold of all samples."""
+    parts = parts_of(frame, truth_known)
+    found: dict[int, list[str]] = {}
+    for name, counts in parts.items():
+        for place in OPEN:
+            if counts[place] > highest(parts):
+                share = per_cent(counts[place] / total(frame))
+                found.setdefault(place, []).append(f"{share} {name}" if truth_known else share)
+    return {place: ", ".join(words) for place, words in found.items()}
+
+
+def per_cent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def cut_mark(place: int, words: str) -> str:
+    """Two strokes across a bar, and what it holds beside it."""
+    x, width = WIDTH * place / BINS, WIDTH / BINS
+    strokes = f"M{x - 3:.1f} {6 - CUT}l{width + 6:.1f} -4m0 5l{-width - 6:.1f} 4"
+    at, anchor = (x + width + 6, "start") if place == 0 else (x - 6, "end")
+    text = f'<text class="{anchor}" x="{at:.1f}" y="{11 - CUT}">{words}</text>'
+    return f'<path class="gap" d="{strokes}"/><path class="tick" d="{strokes}"/>{text}'
+
+
+def scale(top: float) -> str:
+    """Below the losses, on the left the shares."""
+    marks = "".join(f"M{place_of(tick):.1f} {HEIGHT}v4" for tick in TICKS)
+    texts = [(place_of(tick), "middle", words) for tick, words in TICKS.items() if words]
+    texts += [(0, "start", f"&lt; {EDGES[1]:.2g}"), (WIDTH, "end", f"≥ {EDGES[-2]:.2g}")]
+    below = "".join(f'<text class="{at}" x="{x:.1f}" y="{HEIGHT + 16}">{words}</text>' for x, at, words in texts)
+    beside = "".join(
+        f'<text class="end" x="-7" y="{y + 4}">{words}</text>' for y, words in ((0, per_cent(top)), (HEIGHT, "0"))
+    )
+    return f'<path class="tick" d="M-4 0h4V{HEIGHT}h-4M0 {HEIGHT}H{WIDTH}{marks}"/>{below}{beside}'
 
 
 def place_of(loss: float) -> float:
@@ -97,6 +148,6 @@ def place_of(loss: float) -> float:
 
 def outline(counts: np.ndarray, top: int) -> str:
     width = WIDTH / len(counts)
-    heights = HEIGHT - HEIGHT * counts / top
+    heights = np.where(counts > top, -CUT, HEIGHT - HEIGHT * counts / top)
     steps = "".join(f"V{height:.1f}h{width:.2f}" for height in heights)
     return f"M0 {HEIGHT}{steps}V{HEIGHT}"

@@ -10,17 +10,12 @@ import numpy as np
 from coteach.fidelity import parse
 from coteach.names import LOSSES
 from coteach.paper.presets import LABELS
-from coteach.report.figures import COLOURS, draw_line, line_styles, name_lines, new_figure, save
+from coteach.report.curve_grid import MEASURES, Grid, Lines, draw_grid, numbered, over_seeds
+from coteach.report.figures import COLOURS, new_figure, save
 
 Records = list[dict[str, Any]]
 
 AS_DOTS = {"ablation"}  # presets with more methods than lines can be told apart
-AXES = {
-    "test_accuracy": ("test accuracy (%)", 100),
-    "label_precision": ("label precision (%)", 100),
-    "disagreement": ("disagreement (%)", 100),
-    "total_variation": ("total variation", 1),
-}
 
 
 def preset_figures(records: Records, folder: Path, stem: str, formats: tuple[str, ...] = ("svg",)) -> list[Path]:
@@ -72,15 +67,6 @@ def noise_of(s: dict[str, Any]) -> str:
     return f"{s['noise']} {100 * s['rate']:g} %" if s["rate"] is not None else s["noise"]
 
 
-def seeds_of(records: Records) -> str:
-    counts = sorted({len(record["runs"]) for record in records})
-    return (
-        f"{counts[0]} seed{'s' if counts[-1] > 1 else ''}"
-        if len(counts) == 1
-        else f"{counts[0]} to {counts[-1]} seeds"
-    )
-
-
 # ---- curves ---------------------------------------------------------------------------------------------------
 
 
@@ -88,33 +74,19 @@ def draw_curves(records: Records, paths: list[Path]) -> None:
     rows, columns, panels = by_panel(records)
     show = records[0]["show"]
     measures = [show, "label_precision"] if show == "test_accuracy" else [show]
-    size = (4.8, 2.7) if len(columns) > 1 else (8.2, 2.9)
-    shared = {"sharex": "row", "sharey": False}
-    figure, axes = new_figure(len(rows) * len(measures), len(columns), size, **shared)
-    styles = line_styles(dict.fromkeys(label for panel in panels.values() for label in panel))
-    for i, row in enumerate(rows):
-        for k, measure in enumerate(measures):
-            text, top = AXES[measure]
-            for j, column in enumerate(columns):
-                ax = axes[i * len(measures) + k, j]
-                panel = panels.get((row, column))
-                if panel is None:  # not measured (yet)
-                    ax.set_axis_off()
-                    continue
-                for label, record in panel.items():
-                    values = top * curve(record, measure)
-                    draw_line(ax, label, styles[label], list(range(1, values.shape[1] + 1)), values, top)
-                if k == 0:
-                    ax.set_title(f"{row}, {column}" if row else column, fontsize=10)
-                if k == len(measures) - 1:
-                    ax.set_xlabel("epoch")
-                else:
-                    ax.tick_params(labelbottom=False)
-            axes[i * len(measures) + k, 0].set_ylabel(text)
-    name_lines(figure, axes, columns=4 if len(columns) > 1 else 2)
-    several = any(len(record["runs"]) > 1 for record in records)
-    over = f"Mean of {seeds_of(records)}, band: ± 1 standard deviation" if several else "One seed"
-    save(figure, paths, f"{records[0]['title']}. {over}.")
+
+    def lines(row: str, column: str, measure: str) -> Lines:
+        return {label: points(record, measure) for label, record in panels.get((row, column), {}).items()}
+
+    labels = list(dict.fromkeys(label for panel in panels.values() for label in panel))
+    over = over_seeds(len(record["runs"]) for record in records)
+    draw_grid(Grid(rows, columns, measures, labels, lines), paths, f"{records[0]['title']}. {over}.")
+
+
+def points(record: dict[str, Any], measure: str) -> tuple[list[int], np.ndarray]:
+    """The epochs, and seeds × epochs as an axis has them."""
+    values = MEASURES[measure][1] * curve(record, measure)
+    return list(range(1, values.shape[1] + 1)), values
 
 
 def curve(record: dict[str, Any], measure: str) -> np.ndarray:
@@ -215,8 +187,8 @@ def draw_dots(dots: list[Dot], paths: list[Path], title: str) -> None:
             text.set_fontweight("bold" if label is None else "normal")
     for ax in axes[-1]:
         ax.set_xlabel("test accuracy (%)")
-    records = [dot.record for dot in dots]
-    save(figure, paths, f"{title}.\nMean of {seeds_of(records)}, ± 1 standard deviation; faint: each seed.")
+    seeds = numbered((len(dot.record["runs"]) for dot in dots), "seed")
+    save(figure, paths, f"{title}.\nMean of {seeds}, ± 1 standard deviation; faint: each seed.")
 
 
 def draw_dot(ax: Any, y: float, s: dict[str, Any]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from coteach.paper.compare import Line, beside, markdown
 from coteach.paper.presets import asked_for
-from coteach.report.preset_figures import AXES, Records, preset_figures
+from coteach.report.curve_grid import MEASURES
+from coteach.report.preset_figures import Records, preset_figures
 
 FAR = 3.0  # points from the median: a seed this far off is told, with all others of its cell
 NEAR_CHANCE = 1.5  # times the accuracy of guessing: the run has learnt nothing
@@ -41,7 +42,7 @@ def page(name: str, epochs: int | None, records: Records, figures: list[Path]) -
             yield f"| {record['row']} | {record['column']} | {each_seed(record)} |"
         yield ""
     if records[0]["show"] != "test_accuracy":
-        yield f"## {AXES[records[0]['show']][0].capitalize()}, mean over the last ten epochs\n"
+        yield f"## {MEASURES[records[0]['show']][0].capitalize()}, mean over the last ten epochs\n"
         yield from tables(records, shown_text)
     yield "## Label precision (%), over the last ten epochs (n: seeds that learn from any sample there)\n"
     yield from tables(records, precision_text)

@@ -6,7 +6,11 @@ from typing import Annotated
 
 import tyro
 
+from coteach.names import check_name
 from coteach.runs.experiment import flag
+
+PANELS = ("test_accuracy", "label_precision", "disagreement", "total_variation", "keep_rate")
+PANELS_HELP = f"Curves of the runs to draw with --figures, below each other: {', '.join(PANELS)}."
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,8 @@ class Report:
     open: bool = False
     """Open the page in the browser."""
     figures: bool = False
-    """Write SVG, PDF and PNG instead: the curves of the runs, or the paper's figures as far as measured."""
+    """Write SVG, PDF and PNG instead: the curves of the runs, and tables, or the paper's figures as measured."""
+    panels: Annotated[tuple[str, ...], flag("NAME [NAME ...]", "test_accuracy label_precision", PANELS_HELP)] = ()
     out: Annotated[Path | None, flag("PATH", "report.html, in the folder of a single run; figures")] = None
     """File to write, or with --figures the folder."""
     results: Path = Path("results")
@@ -28,5 +33,11 @@ class Report:
         """Raise a ValueError for what does not go together."""
         if self.figures and self.open:
             raise ValueError("--open is for the page, and --figures writes none: leave one of them out.")
+        if self.panels and not self.figures:
+            raise ValueError(
+                "--panels is for figures, and the page has all curves: add --figures, or leave it out."
+            )
+        for name in self.panels:
+            check_name("panel", name, PANELS)
         if not self.runs and not self.figures:
             raise ValueError("no run is named: give run folders, or a folder with runs in it, such as runs/demo.")

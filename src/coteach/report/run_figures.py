@@ -4,22 +4,15 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from coteach.report.figures import FORMATS, Style, as_svg, draw_line, line_styles, name_lines, new_figure, save
+from coteach.report.curve_grid import MEASURES, Grid, Lines, draw_grid, numbered, over_seeds
+from coteach.report.figures import FORMATS, as_svg, draw_line, in_a_line, line_styles, name_lines, new_figure
 from coteach.report.run_files import Run
 from coteach.report.run_groups import Group
 from coteach.report.svg import inline
 
-MEASURES = {
-    "test_accuracy": ("test accuracy (%)", 100.0),
-    "label_precision": ("label precision (%)", 100.0),
-    "disagreement": ("disagreement (%)", 100.0),
-    "total_variation": ("total variation", 1.0),
-    "keep_rate": ("keep rate λ", 1.0),
-}
 WITHOUT_KEEP_RATE = (
     "standard",
     "decoupling",
@@ -27,7 +20,6 @@ WITHOUT_KEEP_RATE = (
     "f_correction_known",
     "iterative",
 )  # rules without λ
-LONGEST = 40  # letters of a name in a figure
 SIZE = (5.6, 2.9)  # inches of a panel
 
 
@@ -68,46 +60,51 @@ def any_script() -> Iterator[None]:
         yield
 
 
-def in_a_line(name: str) -> str:
-    """Short enough to leave room for the lines, cut out of the middle."""
-    name = "".join(c if c.isprintable() else " " for c in name)
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 16]}…{name[-15:]}"
-
-
-def draw_panel(ax: Any, group: Group, measure: str, styles: dict[str, Style]) -> None:
-    text, top = MEASURES[measure]
-    for label, run in group.runs.items():
-        if has(run, measure):
-            draw_line(ax, in_a_line(label), styles[label], *curve(run, measure), top)
-    ax.set_ylabel(text)
-    ax.set_xlabel("epoch")
-
-
 @any_script()
 def panel_svg(group: Group, measure: str, prefix: str) -> str:
     """One measure of one group, for a page."""
     figure, axes = new_figure(1, 1, SIZE)
-    draw_panel(axes[0, 0], group, measure, line_styles(group.runs))
+    text, top = MEASURES[measure]
+    styles = line_styles(group.runs)
+    for label, run in group.runs.items():
+        if has(run, measure):
+            draw_line(axes[0, 0], label, styles[label], *curve(run, measure), top)
+    axes[0, 0].set_ylabel(text)
+    axes[0, 0].set_xlabel("epoch")
     name_lines(figure, axes)
-    title = f"{MEASURES[measure][0]} by epoch, {group.title}: {', '.join(group.runs)}"
+    title = f"{text} by epoch, {group.title}: {', '.join(group.runs)}"
     return inline(as_svg(figure), prefix, title)
 
 
+# ---- for a paper ----------------------------------------------------------------------------------------------
+
+
 @any_script()
-def write_curves(group: Group, folder: Path) -> list[Path]:
-    """All measures of a group, below each other, in all formats."""
-    measures = measured(group)
-    figure, axes = new_figure(len(measures), 1, SIZE, sharex=True, sharey=False)
-    styles = line_styles(group.runs)
-    for ax, measure in zip(axes[:, 0], measures, strict=True):
-        draw_panel(ax, group, measure, styles)
-        ax.label_outer()
-    axes[0, 0].set_title(in_a_line(group.title), parse_math=False)
-    name_lines(figure, axes)
-    paths = [folder / f"curves-{group.file_name}.{suffix}" for suffix in FORMATS]
-    save(
-        figure,
-        paths,
-        f"Mean over seeds, band: ± 1 standard deviation.{f' All: {group.common}.' if group.common else ''}",
-    )
+def write_curves(groups: list[Group], measures: list[str], folder: Path) -> list[Path]:
+    """Of one data set, a column for each noise, in all formats; nothing if no run has any of the measures."""
+    there = [name for name in measures if any(name in measured(group) for group in groups)]
+    shown = {group.noise: group for group in groups if set(there) & set(measured(group))}
+    if not shown:
+        return []
+
+    def lines(_: str, noise: str, measure: str) -> Lines:
+        runs = shown[noise].runs.items()
+        return {label: curve(run, measure) for label, run in runs if has(run, measure)}
+
+    labels = list(dict.fromkeys(label for group in shown.values() for label in group.runs))
+    paths = [folder / f"curves-{file_name(groups[0].data)}.{suffix}" for suffix in FORMATS]
+    draw_grid(Grid([""], list(shown), there, labels, lines), paths, caption(list(shown.values())))
     return paths
+
+
+def caption(groups: list[Group]) -> str:
+    """The data, how many seeds and epochs, and what is not usual."""
+    shapes = [curve(run, "test_accuracy")[1].shape for group in groups for run in group.runs.values() if run.rows]
+    seeds, epochs = zip(*shapes, strict=True)
+    words = f"{in_a_line(groups[0].data)}. {over_seeds(seeds)}; {numbered(epochs, 'epoch')}."
+    common = ", ".join(text for name, text in groups[0].common.items() if name != "epochs")
+    return f"{words} All: {common}." if common else words
+
+
+def file_name(text: str) -> str:
+    return "-".join("".join(c if c.isalnum() or c == "." else " " for c in text).split())[:80] or "runs"

@@ -1,6 +1,6 @@
 """Runs that belong into one panel, and what each is called there: its method, and whatever sets it apart."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,39 +33,40 @@ USUAL = Experiment()
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs on one data set with one noise, by their names; and what they all have in common that is not usual."""
+    """Runs on one data set with one noise, by their names; a name means the same with every noise.
 
-    title: str
+    `common` are the settings that all runs on the data set share and that are not usual, in words.
+    """
+
+    data: str
+    noise: str
     runs: dict[str, Run]
-    common: str
+    common: dict[str, str]
 
     @property
-    def file_name(self) -> str:
-        words = "".join(c if c.isalnum() or c in ".%" else " " for c in self.title.replace(" %", "%")).split()
-        return "-".join(words).replace("%", "")[:80] or "runs"
+    def title(self) -> str:
+        return f"{self.data}, {self.noise}"
 
 
 def groups_of(runs: list[Run]) -> list[Group]:
-    by_key: dict[tuple, list[Run]] = {}
+    by_data: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        by_key.setdefault(key_of(run), []).append(run)
-    titles = distinct(
-        [title_of(some[0]) for some in by_key.values()], [sha256_of(some[0]) for some in by_key.values()]
-    )
-    return [group_of(title, some) for title, some in zip(titles, by_key.values(), strict=True)]
+        by_data.setdefault((run.experiment.dataset, sha256_of(run)), []).append(run)
+    names = ["own data" if dataset == OWN else dataset for dataset, _ in by_data]
+    names = distinct(names, [sha256 for _, sha256 in by_data], " ")
+    return [group for name, some in zip(names, by_data.values(), strict=True) for group in groups_on(name, some)]
 
 
-def key_of(run: Run) -> tuple:
-    return run.experiment.dataset, sha256_of(run), noise_words(run)
+def groups_on(data: str, runs: list[Run]) -> Iterator[Group]:
+    """Of one data set, a group for each noise."""
+    first, *others = (told_of(run.experiment) for run in runs)
+    common = {name: text for name, text in first.items() if all(other.get(name) == text for other in others)}
+    for noise in dict.fromkeys(map(noise_words, runs)):
+        yield Group(data, noise, named([run for run in runs if noise_words(run) == noise], common), common)
 
 
 def sha256_of(run: Run) -> str:
     return str(run.config.get("data", {}).get("sha256", ""))[:8]
-
-
-def title_of(run: Run) -> str:
-    dataset = run.experiment.dataset
-    return f"{'own data' if dataset == OWN else dataset}, {noise_words(run)}"
 
 
 def noise_words(run: Run) -> str:
@@ -79,17 +80,17 @@ def noise_words(run: Run) -> str:
     return f"{kind} {100 * rate:.4g} %" if isinstance(rate, float) else kind
 
 
-def group_of(title: str, runs: list[Run]) -> Group:
-    told = [told_of(run.experiment) for run in runs]
-    common = {name: text for name, text in told[0].items() if all(other.get(name) == text for other in told)}
+def named(runs: list[Run], common: dict[str, str]) -> dict[str, Run]:
+    """By method and whatever is not common, in the order of the paper's tables."""
     names = [
-        ", ".join([method_label(run), *(text for name, text in own.items() if name not in common)])
-        for run, own in zip(runs, told, strict=True)
+        ", ".join(
+            [method_label(run), *(text for name, text in told_of(run.experiment).items() if name not in common)]
+        )
+        for run in runs
     ]
     names = distinct(names, [run.folder.name for run in runs])
     names = distinct(names, [str(i) for i in range(1, len(names) + 1)])
-    in_order = sorted(zip(names, runs, strict=True), key=lambda pair: place_of(pair[1]))
-    return Group(title, dict(in_order), ", ".join(common.values()))
+    return dict(sorted(zip(names, runs, strict=True), key=lambda pair: place_of(pair[1])))
 
 
 def method_label(run: Run) -> str:
@@ -111,9 +112,9 @@ def told_of(experiment: Experiment) -> dict[str, str]:
     return found
 
 
-def distinct(texts: list[str], otherwise: Iterable[str]) -> list[str]:
+def distinct(texts: list[str], otherwise: Iterable[str], between: str = ", ") -> list[str]:
     """Those that are there more than once, each with its word from `otherwise` after it."""
     return [
-        f"{text}, {word}" if texts.count(text) > 1 and word else text
+        f"{text}{between}{word}" if texts.count(text) > 1 and word else text
         for text, word in zip(texts, otherwise, strict=True)
     ]

@@ -8,14 +8,14 @@ import io
 
 import numpy as np
 
-from coteach.report.loss_frames import Frame, drawing, frames_of, in_words
+from coteach.report.loss_frames import OPEN, Frame, cut_off, drawing, frames_of, in_words
 from coteach.report.matrices import confusion, doubted_share, shares
 from coteach.report.page import Markup, element, joined, scrolled
 from coteach.report.run_files import Run
 
 WITH_NUMBERS = 20  # classes, at most
 SHADES = 10
-NO_LEDGER = "This run kept no ledger of its losses and labels: repeat it without --no-ledger to see them."
+NO_LEDGER = "No ledger was kept of losses and labels: repeat it without --no-ledger to see them."
 
 
 def losses(run: Run, id_: str) -> Markup:
@@ -43,7 +43,7 @@ def losses(run: Run, id_: str) -> Markup:
         hidden="hidden",
     )
     drawn = [frame_figure(frame, known) for frame in frames]
-    about = "Samples by their loss (on a scale of factors), over all networks and seeds."
+    about = "Share of all samples by their loss (logarithmic scale), over all networks and seeds."
     return joined(
         (
             element("p", about, " ", key, class_="muted"),
@@ -53,12 +53,19 @@ def losses(run: Run, id_: str) -> Markup:
 
 
 def frame_figure(frame: Frame, known: bool) -> Markup:
-    words = in_words(frame, known)
+    words = "; ".join([in_words(frame, known), *cuts_in_words(frame, known)])
     picture = Markup(drawing(frame, known, f"Histogram of the losses in epoch {frame.epoch}: {words}"))
     caption = element("figcaption", element("b", f"epoch {frame.epoch}"), f": {words}")
     return element(
         "figure", picture, caption, class_="frame key" if frame.key else "frame", data_epoch=frame.epoch
     )
+
+
+def cuts_in_words(frame: Frame, known: bool) -> list[str]:
+    return [
+        f"the bar {OPEN[place]} is cut off (of all samples: {share})"
+        for place, share in cut_off(frame, known).items()
+    ]
 
 
 def flips(run: Run) -> Markup:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import coteach
 from coteach.paper.compare import Line
 from coteach.report import run_tables as tables
+from coteach.report.curve_grid import MEASURES
 from coteach.report.page import Markup, element, filled, joined, page_file, scrolled, skeleton, text
 from coteach.report.preset_page import sources
-from coteach.report.run_figures import MEASURES, measured, panel_svg
+from coteach.report.run_figures import measured, panel_svg
 from coteach.report.run_files import Run
 from coteach.report.run_groups import Group, groups_of
 from coteach.report.run_labels import flips, losses
@@ -23,7 +24,7 @@ def report_page(runs: list[Run]) -> str:
         "results": ("Results", joined(curves(groups, ids))),
         "known": ("Beside the known numbers", known(tables.known_lines(runs))),
         "events": ("Events", tables.events_table(groups)),
-        "runs": ("Run by run", joined(run_articles(groups, ids))),
+        "runs": ("One by one", joined(run_articles(groups, ids))),
         "commands": ("To repeat it", commands(groups)),
     }
     parts = skeleton("report", "report.js") | {
@@ -42,22 +43,22 @@ def report_page(runs: list[Run]) -> str:
 
 def about(runs: list[Run]) -> str:
     n, unfinished = len(runs), sum(run.summary is None for run in runs)
+    seeds = sum(len(run.experiment.seeds) for run in runs)
     trained = dict.fromkeys(
         f"{run.config['hardware'].get('name', 'unknown hardware')}, "
         f"torch {run.config.get('versions', {}).get('torch', '?')}"
         for run in runs
     )
-    words = [f"{n} run{'s' * (n > 1)}"] + ([f"{unfinished} of them unfinished"] if unfinished else [])
-    return f"{', '.join(words)}. Trained on {'; '.join(trained)}. Written by coteach {coteach.__version__}."
+    words = f"{n} experiment{'s' * (n > 1)}{f', {unfinished} of them unfinished' * bool(unfinished)}"
+    words += f"; {seeds} run{'s' * (seeds > 1)}, one for each seed"
+    return f"{words}. Trained on {'; '.join(trained)}. Written by coteach {coteach.__version__}."
 
 
 def curves(groups: list[Group], ids: dict[Run, str]) -> Iterator[Markup]:
     for g, group in enumerate(groups, 1):
         yield element("h3", group.title)
         if group.common:
-            yield element(
-                "p", f"{'All runs here' if len(group.runs) > 1 else 'This run'}: {group.common}.", class_="muted"
-            )
+            yield element("p", f"All runs on {group.data}: {', '.join(group.common.values())}.", class_="muted")
         yield tables.results(group, ids)
         drawn = [
             element(

@@ -11,6 +11,7 @@ from coteach.report.screen import console
 from coteach.whole import write_whole
 
 PAGE = "report.html"
+USUAL_PANELS = ("test_accuracy", "label_precision")
 
 
 def report_command(report: Report) -> None:
@@ -64,6 +65,8 @@ def write_figures(report: Report) -> None:
     """Of the runs and presets that are named, or of every preset that was measured."""
     presets = [name for name in report.runs if name in preset_names() and not Path(name).is_dir()]
     places = tuple(name for name in report.runs if name not in presets)
+    if report.panels and not places:
+        raise ValueError("--panels is for the curves of runs, and none is named: the paper's figures have theirs.")
     folders = found(places) if places else []
     folder = report.out or Path("figures")
     try:
@@ -72,17 +75,26 @@ def write_figures(report: Report) -> None:
         raise ValueError(f"{folder} cannot be made ({error.strerror}): give another folder with --out.") from error
     paths = figures_of_presets(presets, report.results, folder) if presets or not places else []
     if folders:
-        paths += figures_of_runs(folders, folder)
+        paths += figures_of_runs(folders, list(dict.fromkeys(report.panels)), folder)
     for path in paths:
         console.print(f"written: {path}", soft_wrap=True, markup=False)
 
 
-def figures_of_runs(folders: list[Path], out: Path) -> list[Path]:
-    from coteach.report.run_figures import write_curves
+def figures_of_runs(folders: list[Path], panels: list[str], out: Path) -> list[Path]:
+    """A figure for each data set, and the tables of all."""
+    from coteach.report.figure_tables import write_tables
+    from coteach.report.run_figures import measured, write_curves
     from coteach.report.run_groups import groups_of
 
     groups = groups_of([read_run(folder) for folder in folders])
-    return [path for group in groups for path in write_curves(group, out)]
+    for panel in panels:
+        if not any(panel in measured(group) for group in groups):
+            raise ValueError(f"no run has {panel}: leave it out of --panels.")
+    paths = write_tables(groups, out)
+    for data in dict.fromkeys(group.data for group in groups):
+        some = [group for group in groups if group.data == data]
+        paths += write_curves(some, panels or list(USUAL_PANELS), out)
+    return paths
 
 
 def figures_of_presets(names: list[str], results: Path, out: Path) -> list[Path]:

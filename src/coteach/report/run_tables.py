@@ -5,21 +5,22 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
-
 from coteach.data import DATASETS
 from coteach.events import EVENTS
+from coteach.names import LOSSES, METHODS
+from coteach.networks import NETWORKS
 from coteach.paper.compare import HEADER, Line, beside, hashes
 from coteach.paper.presets import Cell, column_label, row_label
 from coteach.report.page import Markup, element, joined, table
-from coteach.report.run_figures import curve
 from coteach.report.run_files import Run
 from coteach.report.run_groups import Group
+from coteach.report.run_results import result_of, two_digits
 from coteach.runs.experiment import OWN, Experiment
 
 ELSEWHERE = ("out", "data_dir", "resume", "tensorboard")  # where files lie decides no result
 RESULTS = (
-    "run", "seeds", "epochs", "test accuracy (%)", "best (%)", "ensemble (%)", "label precision (%)", "folder",
+    "experiment", "seeds", "epochs", "test accuracy (%)", "best (%)", "ensemble (%)", "label precision (%)",
+    "folder",
 )  # fmt: skip
 
 
@@ -34,26 +35,16 @@ def results(group: Group, ids: dict[Run, str]) -> Markup:
 
 def result_texts(run: Run) -> tuple[object, ...]:
     """As under `RESULTS`, from the seeds on."""
-    s = run.summary
-    if s is None:
-        return so_far(run)
-    mean = f"{s['mean']:.2f}" + ("" if s["std"] is None else f" ± {s['std']:.2f}")
-    ensemble = f"{s['ensemble']:.2f}" if len(run.rows[0]["test_accuracy"]) > 1 else "–"
-    precision = "–" if s["label_precision"] is None else f"{s['label_precision']:.2f}"
-    return len(s["seeds"]), s["epochs"], mean, f"{s['max']:.2f}", ensemble, precision
-
-
-def so_far(run: Run) -> tuple[object, ...]:
-    """The same of the last ten epochs that an unfinished run has reached."""
-    epochs, values = curve(run, "test_accuracy")
-    if not epochs:
+    r, s = result_of(run), run.summary
+    if r is None:
         return "–", "–", element("b", "unfinished: no epoch yet"), "–", "–", "–"
-    last = values[:, -10:]
-    mean = f"{last.mean():.2f}" + (f" ± {last.mean(1).std(ddof=1):.2f}" if len(last) > 1 else "")
-    precision = curve(run, "label_precision")[1][:, -10:]
-    known = f"{np.nanmean(precision):.2f}" if np.isfinite(precision).any() else "–"
-    marked = joined((f"{mean} ", element("b", "unfinished")))
-    return len(last), f"{epochs[-1]} of {run.epochs or '?'}", marked, f"{last.max(1).mean():.2f}", "–", known
+    epochs: object = r.epochs
+    mean: object = r.mean_in_words
+    if s is None:
+        epochs, mean = f"{r.epochs} of {run.epochs or '?'}", joined((f"{mean} ", element("b", "unfinished")))
+    both = s is not None and len(run.rows[0]["test_accuracy"]) > 1
+    ensemble = two_digits(s["ensemble"] if s is not None and both else None)
+    return r.n, epochs, mean, two_digits(r.max), ensemble, two_digits(r.label_precision)
 
 
 def took(run: Run) -> str:
@@ -116,7 +107,9 @@ def events_table(groups: list[Group]) -> Markup:
     meanings = [(name, EVENTS[name]) for name in EVENTS if any(row[2] == name for row in rows)]
     return joined(
         (
-            table("Events, counted over all seeds and epochs", ("run", "on", "event", "times", "first"), rows),
+            table(
+                "Events, counted over all seeds and epochs", ("experiment", "on", "event", "times", "first"), rows
+            ),
             element("ul", *(element("li", element("b", name), f": {meaning}") for name, meaning in meanings)),
         )
     )
@@ -155,15 +148,29 @@ def in_a_line(value: Any) -> str:
 
 
 def command(run: Run) -> str:
-    """What repeats a run: the flags that are not usual, or the call if the data were handed in."""
+    """What repeats a run: the flags that are not usual, or Python where a command knows not the data or a name."""
     usual, e = Experiment(), run.experiment
     given = {f.name: getattr(e, f.name) for f in fields(e) if f.name not in ELSEWHERE}
     given = {name: value for name, value in given.items() if value != getattr(usual, name)}
+    if unknown := of_users(e):
+        return f"# first import the file that registers {' and '.join(unknown)}\n{call(given)}"
     if e.dataset == OWN:
-        del given["dataset"]
-        arguments = ", ".join(f"{name}={as_python(value)}" for name, value in given.items())
-        return f"coteach.run(coteach.Experiment({arguments}), data)"
+        return call(given)
     return shlex.join(["coteach", "run", *(word for item in given.items() for word in flags(*item))])
+
+
+def of_users(e: Experiment) -> list[str]:
+    """The names that a command would refuse, because a user registered them in Python."""
+    given = {"method": (e.method, METHODS), "loss": (e.loss, LOSSES), "network": (e.network, NETWORKS)}
+    return [
+        f"the {what} {name!r}" for what, (name, known) in given.items() if name is not None and name not in known
+    ]
+
+
+def call(given: dict[str, Any]) -> str:
+    own = given.get("dataset") == OWN
+    arguments = [f"{name}={as_python(value)}" for name, value in given.items() if not (own and name == "dataset")]
+    return f"coteach.run(coteach.Experiment({', '.join(arguments)}){', data' * own})"
 
 
 def as_python(value: Any) -> str:
