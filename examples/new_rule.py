@@ -2,6 +2,7 @@
 
 For researchers. Half a minute on two cores:
 
+    . .venv/bin/activate  # made by `make demo`
     python examples/new_rule.py
 
 Prints the test accuracy of Co-teaching and of the new method on the digits, half of their labels wrong. (The new

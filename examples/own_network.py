@@ -2,6 +2,7 @@
 
 For people who have a network already. A quarter of a minute on two cores:
 
+    . .venv/bin/activate  # made by `make demo`
     python examples/own_network.py
 
 Prints the test accuracy of the pair and of each of its two networks, then of the pair read back from its file.
@@ -10,6 +11,7 @@ Prints the test accuracy of the pair and of each of its two networks, then of th
 import tempfile
 from pathlib import Path
 
+import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
@@ -36,6 +38,7 @@ class SmallCNN(nn.Module):
 
 
 def main(epochs: int = 20, samples: int = 1797, width: int = 16) -> None:
+    torch.set_num_threads(1)  # images of 8×8 take longer when they are shared out; leave it out for large ones
     x, truth = load_digits(return_X_y=True)
     x, truth = x[:samples].reshape(-1, 8, 8), truth[:samples]  # images of 8×8, with or without an axis of channels
     half = len(x) // 2

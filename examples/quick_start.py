@@ -2,6 +2,7 @@
 
 For anybody with an array of samples, an array of labels, and doubts about the labels. Half a minute on two cores:
 
+    . .venv/bin/activate  # made by `make demo`
     python examples/quick_start.py
 
 Prints how many labels are wrong (true and estimated), the test accuracy beside that of the same network trained on

@@ -2,6 +2,7 @@
 
 For people with a CSV file. Ten seconds on two cores:
 
+    . .venv/bin/activate  # made by `make demo`
     python examples/table.py
 
 Prints the test accuracy and the rows whose label should be looked at. Columns are prepared by scikit-learn, as for

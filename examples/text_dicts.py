@@ -2,6 +2,7 @@
 
 For people who fine-tune Hugging Face models on labels of which some are wrong. A quarter of a minute on two cores:
 
+    . .venv/bin/activate  # made by `make demo`
     python examples/text_dicts.py
 
 Prints the test accuracy after learning from all labels, and after Co-teaching, with 40 % of the labels wrong.
@@ -107,6 +108,7 @@ def accuracy(models: list[nn.Module], samples: list[tuple[str, int]]) -> float:
 
 def main(epochs: int = 20, samples: int = 600) -> dict[str, float]:
     """Test accuracy of both models together, for each rule."""
+    torch.set_num_threads(1)  # such a tiny model takes longer when it is shared out; leave it out for yours
     train, test = some_texts(samples, seed=0), some_texts(500, seed=1)
     noise = coteach.noise.corrupt([label for _, label in train], "symmetric", NOISE_RATE, n_classes=len(TOPICS))
     given = [(text, int(label)) for (text, _), label in zip(train, noise.labels, strict=True)]

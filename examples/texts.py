@@ -2,6 +2,7 @@
 
 For people with a column of texts and a column of labels. A quarter of a minute on two cores:
 
+    . .venv/bin/activate  # made by `make demo`
     python examples/texts.py          # all of it in a temporary folder
     python examples/texts.py FOLDER   # keeps it there: open FOLDER/audit/review.html in a browser
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from coteach import RobustClassifier
-from coteach.audit.judge import forecast, high_estimate, judge, spread
+from coteach.audit.judge import high_estimate, judge
 from coteach.audit.request import METHODS, Audit
 from coteach.audit.samples import FEWEST, Samples, Skipped, usable
 from coteach.audit.write import as_csv
@@ -228,6 +228,26 @@ def test_a_mistake_is_exit_code_2_and_leaves_nothing(words, npz, capsys):
     assert [path.name for path in npz.parent.iterdir()] == ["data.npz"]
 
 
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("--noise-rate 10", "--noise-rate is 10: "),
+        ("--share 1.5", "--share is 1.5: "),
+        ("--epochs 0", "--epochs is 0: "),
+        ("--size 1", "--size is 1: "),
+        ("--seed -1", "--seed is -1: "),
+        ("--module nonsense", "--module is nonsense: "),
+    ],
+)
+def test_a_mistake_names_the_flag(words, said, npz, capsys):
+    assert refused(["--npz", "data.npz", *words.split()], capsys).startswith(f"coteach: {said}")
+
+
+def test_a_table_given_as_arrays_is_told(here, capsys):
+    (here / "truth.csv").write_text("a,b\n1,2\n")
+    assert "truth.csv is a CSV: give it with --table" in refused("--npz truth.csv".split(), capsys)
+
+
 def test_columns_cannot_play_two_parts(here, capsys):
     (here / "t.csv").write_text("a,b\n1,2\n")
     assert "--label" in refused(["--table", "t.csv"], capsys)
@@ -366,25 +386,6 @@ def test_csv_is_read_back_as_it_was():
     assert list(csv.reader(text.splitlines(keepends=True))) == cells
 
 
-def test_the_forecast_tries_few_samples_of_every_class():
-    y = np.array([0] * 500 + [1] * 3 + [2] * 500)
-    index = spread(y, 10)
-    assert set(y[index]) == {0, 1, 2}
-    assert len(index) <= 13
-    assert list(spread(y, 5000)) == list(range(1003))
-
-
-def test_the_forecast_grows_with_the_epochs(monkeypatch):
-    x, given, _ = clouds(600)
-    samples = Samples(x, given, [str(i) for i in range(600)], "samples")
-    ticks = iter(range(10_000))
-    monkeypatch.setattr("coteach.audit.judge.time.perf_counter", lambda: next(ticks) * 2.0)  # 2 s for each trial
-    short = forecast(RobustClassifier(epochs=20, noise_rate=0.1), samples)
-    long = forecast(RobustClassifier(epochs=200, noise_rate=0.1), samples)
-    assert long == pytest.approx(10 * short)
-    assert short == pytest.approx(2 * 20 * 600 / len(spread(given, 2 * (600 // 16))))  # two batches
-
-
 def test_what_the_classifier_warns_of_is_among_the_notes(recwarn):
     x, given, _ = clouds()
     samples = Samples(x * 1e3, given, [str(i) for i in range(90)], "samples", notes=("first",))
@@ -405,15 +406,50 @@ def test_a_high_estimate_is_doubted():
     assert not high_estimate(told)
 
 
-def test_a_terminal_gets_no_control_characters(capsys):
+def said_of(skipped: tuple[Skipped, ...], capsys) -> list[str]:
     from coteach.report.audit import tell_samples
 
-    bad = Skipped("a\x1b[31m[bold]\n.png", "not an image")
-    tell_samples(Samples(np.zeros((2, 2)), np.array([0, 1]), ["a", "b"], "images", (bad,) * 12))
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert said.count("a\\x1b[31m[bold]\\n.png") == 10
-    assert "2 more" in said
+    tell_samples(Samples(np.zeros((2, 2)), np.array([0, 1]), ["a", "b"], "images", skipped))
+    return capsys.readouterr().out.splitlines()[1:]
+
+
+def test_a_terminal_gets_no_control_characters(capsys):
+    odd = Skipped("a\x1b[31m[bold]\n.png", "not\x1b an image")
+    assert said_of((odd,), capsys) == ["skipped: a\\x1b[31m[bold]\\n.png (not\\x1b an image)"]
+
+
+def test_what_is_skipped_for_one_reason_is_one_line(capsys):
+    files = tuple(Skipped(f"{i}.txt", "not an image") for i in range(12))
+    lines = said_of(
+        (Skipped("x.png", "damaged"), *files, *(Skipped(str(i), f"reason {i}") for i in range(9))), capsys
+    )
+    assert lines[:2] == [
+        "skipped: x.png (damaged)",
+        "skipped: 12 (not an image): 0.txt; 1.txt; 2.txt; 9 more, see summary.json",
+    ]
+    assert len(lines) == 11
+    assert "1 other reason" in lines[-1]
+    assert said_of(files[:2], capsys) == ["skipped: 2 (not an image): 0.txt; 1.txt"]
+
+
+def test_names_with_quotes_and_backslashes_are_shown_as_they_are():
+    names = ["it's", 'say "x"', "a\\b"]
+    (note,) = usable(plain_samples([name for name in names for _ in range(4)])).notes
+    assert note.endswith("about: 'a\\b', 'it's', 'say \"x\"'")
+
+
+def test_the_bar_is_filled_when_the_training_ends(monkeypatch):
+    from io import StringIO
+
+    from rich.console import Console
+
+    from coteach.report import audit
+
+    file = StringIO()
+    monkeypatch.setattr(audit, "console", Console(file=file, width=100))  # no terminal: the last state is written
+    with audit.expected("coteaching", 3600.0):
+        pass
+    assert file.getvalue().split() == ["coteaching", "━" * 40, "took", "1", "s"]
 
 
 @pytest.mark.parametrize("seconds, words", [(0.2, "1 s"), (59, "59 s"), (240, "4 min"), (3 * 3600, "3.0 h")])

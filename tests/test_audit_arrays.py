@@ -74,7 +74,7 @@ def test_samples_that_are_not_finite_are_skipped_by_their_number(tmp_path_factor
 def test_labels_that_are_missing_are_skipped_under_their_id(save):
     y = np.where(np.arange(12) == 3, np.nan, Y)
     samples = read_arrays(save(x=X, y=y, ids=np.array([f"n{i}" for i in range(12)])))
-    assert [(s.where, s.why) for s in samples.skipped] == [("sample 3 (id n3)", "no label")]
+    assert [(s.where, s.why) for s in samples.skipped] == [("sample 3, id n3", "no label")]
     samples = read_arrays(save(x=X, y=np.where(np.arange(12) == 4, "", Y.astype(str))))
     assert [(s.where, s.why) for s in samples.skipped] == [("sample 4", "no label")]
 

@@ -12,7 +12,7 @@ from PIL import Image
 from coteach.cli import main
 
 PAGE = (Path(__file__).parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
-(LINES,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+LINES, COPY, MERGE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 
 
@@ -41,9 +41,9 @@ def test_the_commands_work_as_they_stand(command, data):
     assert program == "coteach"
     main(words)
     written = {path.name for path in Path("runs/audit").iterdir()}
-    named = set(re.findall(r"`([a-z]+\.(?:csv|html|json|md|safetensors))`", PAGE.partition("## What is read")[0]))
+    named = set(re.findall(r"`([a-z-]+\.(?:csv|html|json|md|safetensors))`", PAGE.partition("## What is read")[0]))
     assert written <= named
-    assert named - written <= {"encoding.safetensors", "decisions.csv", "corrected.csv"}
+    assert named - written <= {"encoding.safetensors", "corrected.csv"}
     assert json.loads(Path("runs/audit/summary.json").read_text())["samples"] == 24
 
 
@@ -54,6 +54,49 @@ def test_there_are_commands():
 def test_decisions_are_applied_as_it_says(data):
     (command,) = (line for line in COMMANDS if "--apply" in line)
     main(["audit", "--npz", "embeddings.npz"])
-    Path("decisions.csv").write_text("id,given,decision,label,audit\n", encoding="utf-8")
+    Path(command.split()[3]).write_text("id,given,decision,label,audit\n", encoding="utf-8")
     main(command.split()[1:])
     assert Path("runs/audit/corrected.csv").read_text() == Path("runs/audit/cleaned.csv").read_text()
+
+
+def corrected(lines: list[str]) -> None:
+    Path("runs/audit").mkdir(parents=True)
+    Path("runs/audit/corrected.csv").write_text("id,label\n" + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_images_are_copied_into_folders_by_their_corrected_labels(data):
+    Image.new("L", (5, 5), 7).save("photos/two/0.png")  # of the name of another in photos/one
+    corrected(["two/1.png,two", "one/0.png,two", "two/0.png,two", "two/3.png,one"])
+    exec(COPY, {})
+    copied = sorted(path.as_posix() for path in Path("photos-corrected").rglob("*.png"))
+    assert copied == [
+        f"photos-corrected/{path}" for path in ("one/two/3.png", "two/one/0.png", "two/two/0.png", "two/two/1.png")
+    ]
+    assert Path(copied[1]).read_bytes() == Path("photos/one/0.png").read_bytes()
+    assert Path("photos/one/0.png").exists()
+
+
+@pytest.mark.parametrize("by", ["id", "number"])
+def test_corrected_labels_are_put_into_the_table(by, data):
+    corrected(["p1,two", "p4,two", "p2,one"] if by == "id" else ["1,two", "4,two", "2,one"])
+    ((line, instead),) = re.findall(r"( +name = row.*?)  # without --id: (.*)", MERGE)
+    exec(MERGE if by == "id" else MERGE.replace(line, f"        {instead}"), {})
+    with Path("people-corrected.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["name"], row["age"], row["group"]) for row in rows] == [
+        ("p1", "31", "two"),
+        ("p2", "2", "one"),
+        ("p4", "4", "two"),
+    ]
+
+
+@pytest.mark.parametrize("more", ["", " --id name"])
+def test_the_numbers_of_the_rows_are_those_of_the_audit(more, data):
+    """Also with a blank line, and a row that cannot be used."""
+    lines = Path("people.csv").read_text(encoding="utf-8").splitlines()
+    Path("people.csv").write_text("\n".join([*lines[:5], "", "odd", *lines[5:]]) + "\n", encoding="utf-8")
+    main(f"audit --table people.csv --label group --epochs 1 --noise-rate 0.1 --share 0{more}".split())
+    Path("runs/audit/cleaned.csv").rename("runs/audit/corrected.csv")
+    ((line, instead),) = re.findall(r"( +name = row.*?)  # without --id: (.*)", MERGE)
+    exec(MERGE if more else MERGE.replace(line, f"        {instead}"), {})
+    assert Path("people-corrected.csv").read_text(encoding="utf-8").splitlines() == lines

@@ -74,20 +74,22 @@ def test_what_cannot_be_read_is_told_by_its_path(folder):
     (folder / "dark" / "cut.png").write_bytes(whole[: len(whole) // 2])
     (folder / "dark" / "notes.txt").write_text("hello")
     (folder / "dark" / "empty.jpg").touch()
+    (folder / "dark" / "telephone.jpg").write_bytes(b"\0\0\0\x24ftypheic" + bytes(40))
     (folder / "loose.png").write_bytes(whole)
     (folder / "nothing").mkdir()
     os.mkfifo(folder / "light" / "pipe.png")
     (folder / "light" / "gone.png").symlink_to(folder / "nowhere.png")
     samples = read_images(folder, 8)
     assert len(samples) == 20
-    assert why(samples, "dark/cut.png").startswith("not a whole image")
+    assert why(samples, "dark/cut.png") == "damaged"
     assert why(samples, "dark/notes.txt") == "not an image"
     assert why(samples, "dark/empty.jpg") == "not an image"
+    assert why(samples, "dark/telephone.jpg") == "HEIC cannot be read: convert it to JPEG"
     assert why(samples, "loose.png") == "lies in no class folder"
     assert why(samples, "nothing/") == "a class folder without a file"
     assert why(samples, "light/pipe.png") == "not a file"
     assert why(samples, "light/gone.png") == "not a file"
-    assert len(samples.skipped) == 7
+    assert len(samples.skipped) == 8
 
 
 def test_every_byte_that_breaks_leaves_an_image_or_a_reason(tmp_path):
@@ -261,9 +263,9 @@ def test_a_folder_without_classes_is_refused(tmp_path):
         read_images(tmp_path, 8)
 
 
-def test_without_pillow_the_extra_is_named(folder, monkeypatch):
+def test_without_pillow_it_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ValueError, match=re.escape("pip install 'coteach[images]'")):
+    with pytest.raises(ValueError, match="pip install pillow"):
         read_images(folder, 8)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import joblib
 import numpy as np
@@ -252,6 +253,24 @@ def test_a_bar_is_shown_when_asked_for(clouds, capsys):
     assert "3/3" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:the noise rate is hardly known")  # after so few epochs
+@pytest.mark.parametrize(
+    "method, options, total",
+    [
+        ("coteaching", {}, "15/15"),  # five folds
+        ("f_correction", {"validation_is_clean": True}, "15/15"),
+        ("coteaching", {"validation_is_clean": False}, "24/24"),  # eight rates
+        ("f_correction", {"validation_is_clean": False}, "24/24"),  # Co-teaching stands in for it
+    ],
+)
+def test_the_bar_counts_the_epochs_of_the_estimate_too(method, options, total, clouds, capsys):
+    given = options | {"validation_data": clouds} if options else {}
+    quick(method, noise_rate="auto", verbose=1).fit(*clouds, **given)
+    estimate, training = capsys.readouterr().out.splitlines()[-2:]
+    assert re.search(f"estimating the noise rate .* {total} ", estimate)
+    assert re.search(rf"{method} .* (3/3|6/6) ", training)
+
+
 # ---- mistakes -------------------------------------------------------------------------------------------------
 
 
@@ -259,8 +278,10 @@ def test_a_bar_is_shown_when_asked_for(clouds, capsys):
     "options, message",
     [
         ({"method": "coteachin"}, "did you mean 'coteaching'"),
-        ({"method": "f_correction_known"}, "there is no method"),
-        ({"loss": "hinge"}, "there is no loss 'hinge'"),
+        ({"method": "coteaching+"}, "did you mean 'coteaching_plus'"),
+        ({"method": "f_correction_known"}, "only for `coteach run`, because it needs the true flip matrix"),
+        ({"method": "iterative"}, "only for `coteach run`, because it is for images of no class"),
+        ({"loss": "hinge"}, "there is no loss 'hinge': choose"),
         ({"patience": 0}, "patience is 0"),
         ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
         ({"early_stopping": True, "validation_fraction": 0.001}, "no sample of any class"),

@@ -43,8 +43,10 @@ def test_frames_and_series_of_pandas(kind, clouds):
     assert (model.given_labels_ == names.to_numpy()).all()
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[list("edcba")])
-    with pytest.raises(ValueError, match="could not convert string to float"):
-        quick().fit(frame.assign(a="word"), names)
+    worded = frame.assign(b="word")
+    for call in (lambda: quick().fit(worded, names), lambda: model.predict(worded)):
+        with pytest.raises(ValueError, match="column 'b' of X is text .*OneHotEncoder.*coteach audit --table"):
+            call()
 
 
 def test_features_of_any_unit_are_learnt_from_alike(clouds):
@@ -108,6 +110,43 @@ def test_a_mistake_in_the_data_is_told(clouds):
         quick("cotraining").fit(x[:, :1], y)
     with pytest.raises(NotFittedError):
         quick().predict(x)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("form", [np.asarray, list, pd.Series, lambda y: pd.Series(y, dtype="category")])
+def test_missing_labels_are_told(missing, form, clouds):
+    y = np.array(["ash", "birch", "cedar"], dtype=object)[clouds[1]]
+    y[7] = missing
+    for stream in (False, True):
+        with pytest.raises(ValueError, match="labels are missing: leave those samples out"):
+            quick(stream=stream).fit(clouds[0], form(y))
+
+
+def test_images_of_different_sizes_are_told():
+    images = [np.zeros((8, 8)) for _ in range(9)]
+    objects = np.empty(10, dtype=object)
+    objects[:] = [*images, np.zeros((8, 9))]
+    tensors = list(map(torch.from_numpy, objects))
+    lists = [image.tolist() for image in objects]
+    y, model = np.arange(10) % 2, quick().fit(np.zeros((10, 8, 8)), np.arange(10) % 2)
+    for different in (objects, list(objects), tensors, lists):
+        for call in (lambda x: quick().fit(x, y), model.predict):
+            with pytest.raises(ValueError, match=r"the images differ in size \(8×8 and 8×9\): make them the same"):
+                call(different)
+    with pytest.raises(ValueError, match=r"the rows of X differ in size \(1 and 2\)"):
+        quick().fit([[1, 2], [3]], [0, 1])
+    objects[9] = images[0]
+    with pytest.raises(ValueError, match=r"make one array of them with np.stack\(X\)"):
+        quick().fit(objects, y)
+    quick().fit(np.stack(list(objects)), y)
+
+
+def test_what_is_told_of_text_is_about_the_column_that_is():
+    numbers_as_text = pd.DataFrame({"a": ["1", "2.5"], "b": [0.0, np.nan]})
+    with pytest.raises(ValueError, match="NaN"):
+        quick().fit(numbers_as_text, [0, 1])
+    with pytest.raises(ValueError, match="column 1 of X is text"):
+        quick().fit([[1, "one"], [2, "two"]], [0, 1])
 
 
 # ---- map-style data sets --------------------------------------------------------------------------------------

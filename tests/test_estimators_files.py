@@ -64,6 +64,7 @@ def test_a_module_of_ones_own_is_handed_in_again(clouds, tmp_path):
         quick().save(path)
 
 
+@pytest.mark.filterwarnings("ignore:the noise rate is hardly known")  # after so few epochs
 def test_what_was_found_out_on_the_way_is_loaded(clouds, tmp_path):
     x, y = clouds
     path = tmp_path / "model.safetensors"
@@ -78,6 +79,21 @@ def test_what_was_found_out_on_the_way_is_loaded(clouds, tmp_path):
     assert other.best_epoch_ == model.best_epoch_
     assert other.optimizer == "AdamW"
     other.fit(x, y)
+
+
+def test_a_place_where_there_is_no_file_is_told(clouds, tmp_path):
+    model, path = quick().fit(*clouds), tmp_path / "model.safetensors"
+    with pytest.raises(ValueError, match=f"there is no file {path}: give"):
+        RobustClassifier.load(path)
+    with pytest.raises(ValueError, match="is a folder: give the model file in it"):
+        RobustClassifier.load(tmp_path)
+    model.save(path)
+    with pytest.raises(ValueError, match=f"{tmp_path} is a folder: give {path}"):
+        RobustClassifier.load(str(tmp_path))
+    with pytest.raises(ValueError, match=f"there is no folder {tmp_path / 'no/such'}: make it"):
+        model.save(tmp_path / "no/such/model.safetensors")
+    with pytest.raises(ValueError, match=f"{tmp_path} is a folder: give a file in it, such as {path}"):
+        model.save(tmp_path)
 
 
 def test_a_header_that_says_something_else_is_refused(clouds, tmp_path):

@@ -38,8 +38,12 @@ def test_suspects_are_mostly_wrong_and_the_truth_is_suggested():
     assert (classifier.suggested_labels_[wrong] == names[y][wrong]).mean() > 0.9
     assert not (found.suggested == found.given).any()
     assert len(classifier.suspects(0)) == 0
-    with pytest.raises(ValueError, match="share is 2"):
-        classifier.suspects(2)
+    with pytest.raises(ValueError, match=r"share is 10: .*0 to 1; the 10 worst are suspects\(1\).index\[:10\]"):
+        classifier.suspects(10)
+    assert (classifier.suspects(1).index[:10] == found.index[:10]).all()
+    for share in (-1, 1.5, "all"):
+        with pytest.raises(ValueError, match="from 0 to 1.$"):
+            classifier.suspects(share)
     with pytest.raises(NotFittedError):
         RobustClassifier().suspects()
 
@@ -62,9 +66,20 @@ def test_an_estimate_is_the_same_again(clouds):
     assert (one.predict_proba(clouds[0]) == two.predict_proba(clouds[0])).all()
 
 
+def test_an_estimate_that_says_little_says_so(clouds):
+    x, y = clouds[0][:6], clouds[1][:6]
+    with pytest.warns(UserWarning, match=r"hardly known, anything from \d+% to \d+% .*give noise_rate"):
+        found = quick(noise_rate="auto").fit(x, y)
+    low, high = found.noise_estimate_.interval
+    assert high - low > 0.5
+    quick(noise_rate=0.3).fit(x, y)  # without a word
+    quick(noise_rate="auto").fit(*clouds)
+
+
 UNTOLD = RobustClassifier(epochs=4, lr=0.01, module__hidden=(32,))
 
 
+@pytest.mark.filterwarnings("ignore:the noise rate is hardly known")  # of ten samples, as it should
 @parametrize_with_checks([UNTOLD])  # pyrefly: ignore[missing-argument]
 def test_scikit_learns_checks_with_an_unknown_noise_rate(estimator, check):
     check(estimator)

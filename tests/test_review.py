@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from coteach.audit import thumbnails
+from coteach.audit.samples import Skipped
 from coteach.report import review
 from coteach.report.page import page_file
 from page_cases import HOSTILE, contrast, schemes
@@ -112,11 +113,18 @@ def test_the_facts_are_those_of_the_findings_worst_first(tmp_path):
             assert facts["p_suggested"][n][s] == pytest.approx(findings.suggested_NS[n, s], abs=1e-4)
     assert facts["quality"] == sorted(facts["quality"])
     assert facts["about"] == "10 suspects among 30 samples"
-    assert facts["command"] == f"coteach audit --apply decisions.csv --out {tmp_path}"
+    assert facts["folder"] == str(tmp_path)
     assert facts["notes"] == ["a note"]
     assert facts["pictures"] == 0
     assert "text" not in facts
     assert "cells" not in facts
+
+
+def test_what_was_skipped_is_among_the_notes(tmp_path):
+    for n, said in ((1, "1 of the files was skipped"), (1200, "1,200 files were skipped")):
+        lost = tuple(Skipped(f"{i}.txt", "not an image") for i in range(n))
+        facts = facts_of(write_audit(made_up(["a", "b"], 30, 10, what="images", skipped=lost), tmp_path / str(n)))
+        assert facts["notes"][1].startswith(said)
 
 
 def test_very_many_suspects_are_cut_and_that_is_said(tmp_path, monkeypatch):
@@ -171,7 +179,7 @@ def opened(uri: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(data)))
 
 
-@pytest.mark.parametrize("side, width", [(40, 40), (1000, 160)])
+@pytest.mark.parametrize("side, width", [(40, 40), (1000, 640)])
 def test_each_suspect_has_its_own_small_picture(side, width, tmp_path, monkeypatch):
     monkeypatch.setattr(review, "BLOCK", 4)  # so that there are several blocks
     findings = with_pictures(tmp_path / "pictures", ["a", "b"], 200, 30, side)
@@ -193,6 +201,25 @@ def test_a_picture_that_is_gone_is_none_and_many_are_smaller(tmp_path, monkeypat
     pictures = pictures_of(write_audit(findings, tmp_path))
     assert [k for k, picture in enumerate(pictures) if picture is None] == [3]
     assert {picture.size for picture in pictures if picture is not None} == {(64, 32)}
+
+
+@pytest.mark.parametrize("n, side", [(300, 640), (301, 320), (600, 320), (601, 160), (10_000, 96), (10_001, 64)])
+def test_few_suspects_have_large_pictures(n, side, tmp_path, monkeypatch):
+    sides = []
+    monkeypatch.setattr(thumbnails, "from_file", lambda path, side: sides.append(side))
+    findings = made_up(["a", "b"], 12, 4, paths=[Path("x")] * 12)
+    thumbnails.thumbnails(findings.samples, np.zeros(n, dtype=np.int64))
+    assert sides == [side] * n
+
+
+def test_pictures_are_smaller_where_large_ones_have_no_room(tmp_path, monkeypatch):
+    findings = with_pictures(tmp_path / "pictures", ["a", "b"], 30, 10, 1000)
+    large = thumbnails.thumbnails(findings.samples, findings.suspects.index)
+    assert large is not None
+    monkeypatch.setattr(thumbnails, "MOST_CHARACTERS", sum(len(uri or "") for uri in large) - 1)
+    smaller = thumbnails.thumbnails(findings.samples, findings.suspects.index)
+    assert smaller is not None
+    assert {opened(uri or "").size for uri in smaller} == {(320, 160)}
 
 
 def test_pictures_end_where_there_is_no_more_room(tmp_path, monkeypatch):

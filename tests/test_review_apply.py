@@ -99,6 +99,7 @@ def test_the_command_tells_what_it_did_and_can_be_given_again(audit, capsys):
     said = capsys.readouterr().out
     assert "1 kept, 0 relabelled, 1 dropped, 18 not decided and left out" in said
     assert "runs/audit/corrected.csv: 41 labels" in said
+    assert said.splitlines()[-1].startswith("next: ")
     assert labels(Path("runs/audit/corrected.csv"))[one] == given_1
     decided([two, given_2, "relabel", "a", now])
     main("audit --apply decisions.csv --out runs/audit".split())
@@ -175,12 +176,12 @@ def test_changed_files_of_the_audit_are_noticed(audit, capsys):
 
 
 def test_what_is_no_file_of_decisions_is_refused(audit, capsys):
-    assert "No such file" in refused("--apply nowhere.csv", capsys)
+    assert "there is no nowhere.csv: is it still in your downloads?" in refused("--apply nowhere.csv", capsys)
     assert "not a file" in refused("--apply runs", capsys)
     os.mkfifo("pipe.csv")
     assert "not a file" in refused("--apply pipe.csv", capsys)
     assert "no column" in refused("--apply runs/audit/suspects.csv", capsys)
-    Path("odd.csv").write_bytes(b"id,given,decision,label,audit\n\xff,a,keep,a,0\n")
+    Path("odd.csv").write_bytes(b"id,given,decision,label,audit\n\x81,a,keep,a,0\n")
     assert "UTF-8" in refused("--apply odd.csv", capsys)
     Path("short.csv").write_bytes(b"id,given,decision,label,audit\n1,a,keep\n")
     assert "3 cells instead of 5" in refused("--apply short.csv", capsys)

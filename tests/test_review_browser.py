@@ -34,10 +34,11 @@ class Review(Page):
     def exported(self, path: Path) -> list[dict[str, str]]:
         with self.tab.expect_download() as download:
             self.tab.click("#export")
-        assert download.value.suggested_filename == "decisions.csv"
         download.value.save_as(path)
         with path.open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
+            rows = list(csv.DictReader(file))
+        assert download.value.suggested_filename == f"decisions-{len(rows)}.csv"
+        return rows
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_another_label_is_chosen_by_its_first_letters(review):
     assert page.text("progress-text") == "2 of 30 decided"
     page.tab.click("#choose")
     page.tab.select_option("#choose-label", label="cow")
-    page.tab.click("text=Take it")
+    page.tab.click("text=Use this label")
     assert page.text("progress-text") == "3 of 30 decided"
 
 
@@ -293,7 +294,8 @@ def test_the_export_is_applied_by_the_command(review, tmp_path):
     page.tab.select_option("#choose-label", "7")
     page.press("Enter")
     rows = page.exported(tmp_path / "decisions.csv")
-    assert page.text("command").startswith("coteach audit --apply decisions.csv --out ")
+    assert page.text("command") == f"coteach audit --apply decisions-6.csv --out {tmp_path / 'audit'}"
+    assert page.text("exported-text").startswith("decisions-6.csv with 6 decisions is in your downloads.")
     suspects = findings.suspects
     words = "keep relabel drop relabel keep relabel".split()
     chosen = sorted(HOSTILE)[7]
@@ -308,6 +310,51 @@ def test_the_export_is_applied_by_the_command(review, tmp_path):
     trusted = {findings.samples.ids[i]: findings.samples.y[i] for i in range(N) if findings.trusted[i]}
     decided = {row["id"]: label for row, label in zip(rows, labels, strict=True) if label}
     assert corrected == trusted | decided
+
+
+def test_the_last_decision_asks_for_the_export(review, tmp_path):
+    page = review(made_up(CLASSES, 12, 3))
+    finished = page.tab.locator("#finished")
+    page.press("k d")
+    assert not finished.is_visible()
+    page.press("k")
+    assert finished.inner_text() == "All decided: export them now."
+    assert page.text("announce").endswith("All decided: export them now.")
+    page.exported(tmp_path / "decisions.csv")
+    assert not finished.is_visible()
+    page.press("u")
+    assert not finished.is_visible()
+    page.press("d")
+    assert finished.is_visible()  # what was exported is not this
+
+
+def test_the_command_can_be_copied(review, tmp_path):
+    page = review(permissions=["clipboard-read", "clipboard-write"])
+    page.press("k")
+    page.exported(tmp_path / "decisions.csv")
+    page.tab.click("#copy")
+    page.tab.wait_for_function("document.getElementById('copy').textContent === 'Copied'")
+    assert page.tab.evaluate("navigator.clipboard.readText()") == page.text("command")
+    page.press("k")
+    page.exported(tmp_path / "decisions.csv")
+    assert page.text("copy") == "Copy"
+
+
+def test_a_browser_without_a_clipboard_copies_what_is_selected(review, tmp_path):
+    page = review()
+    page.tab.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.press("k")
+    page.exported(tmp_path / "decisions.csv")
+    page.tab.click("#copy")
+    page.tab.wait_for_function("['Copied', 'Press Ctrl C'].includes(document.getElementById('copy').textContent)")
+    assert page.tab.evaluate("getSelection().toString()").strip() == page.text("command")
+
+
+def test_tiny_numbers_are_alike(review):
+    findings = made_up(CLASSES, N, SUSPECTS)
+    findings.given_NS[:, 0], findings.suggested_NS[:, 0] = [0.0094, 0.00001], [1.0, 0.0]
+    page = review(findings)
+    assert page.tab.locator(".bar .number").all_inner_texts() == ["< 1 %", "100 %", "< 1 %", "< 1 %"]
 
 
 # ---- what it must never do -------------------------------------------------------------------------------------

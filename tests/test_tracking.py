@@ -182,7 +182,7 @@ def test_without_tensorboard_it_is_said_how_to_get_it(tmp_path, monkeypatch, cap
     with pytest.raises(SystemExit) as stop:
         main(["run", "--tensorboard", "--out", str(tmp_path / "run")])
     assert stop.value.code == 2
-    assert "pip install 'coteach[track]'" in capsys.readouterr().err
+    assert "pip install tensorboard" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

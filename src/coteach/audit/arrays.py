@@ -33,16 +33,15 @@ def read_arrays(path: Path) -> Samples:
     ids = texts_of(arrays.get("ids", np.arange(len(y))))
     unusable = why_unusable(x, y)
     kept = np.array([i for i in range(len(y)) if i not in unusable], dtype=np.int64)
-    skipped = tuple(
-        Skipped(f"sample {i} (id {ids[i]})" if "ids" in arrays else f"sample {i}", why)
-        for i, why in unusable.items()
-    )
+    places = [f"sample {i}, id {ids[i]}" if "ids" in arrays else f"sample {i}" for i in range(len(y))]
+    skipped = tuple(Skipped(places[i], why) for i, why in unusable.items())
     return Samples(
         x=x[kept].astype(np.float32) if x.dtype.kind == "b" else x[kept],
         y=y[kept],
         ids=[ids[i] for i in kept],
         what="samples",
         skipped=skipped,
+        places=[places[i] for i in kept],
         encoding={"kind": "arrays"},
     )
 

@@ -4,6 +4,7 @@ M rows, K numbers that a column becomes.
 """
 
 import re
+import shlex
 from collections import Counter
 from dataclasses import asdict, dataclass
 from numbers import Real
@@ -16,6 +17,7 @@ from coteach.audit.tables import Cells, parsed_vectors
 
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "<na>"}  # in features; not as a label
 MOST_VALUES = 50  # of a category that get a number of their own
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+(,\d+)?([eE][-+]?\d+)?\s*", re.ASCII)  # or a whole number
 NEARLY_ALL = 0.95  # of a column's cells, to say what kind it is
 DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}.*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ]\d{1,2}:\d{2}.*)?"
@@ -72,7 +74,7 @@ class Vectors:
     def apply(self, cells: Cells) -> np.ndarray:
         x_MK = cells if isinstance(cells, np.ndarray) else parsed_vectors(cells)
         if x_MK is None or x_MK.shape[1] != self.length:
-            raise ValueError(f"column {self.name!r} does not hold vectors of {self.length} numbers.")
+            raise ValueError(f"column {shown(self.name)} does not hold vectors of {self.length} numbers.")
         return np.where(np.isfinite(x_MK).all(1, keepdims=True), x_MK, np.nan)
 
 
@@ -109,7 +111,8 @@ def learn_numbers(name: str, x_M: np.ndarray, odd: int, notes: list[str]) -> Num
     if odd:
         notes.append(f"column {shown(name)}: {odd} cell(s) that are no finite numbers count as missing")
     if len(known) == len(x_M) and (np.diff(x_M) > 0).all() and (x_M == np.floor(x_M)).all():
-        notes.append(f"column {shown(name)} is left out: it numbers the rows; --id {name} would name them by it")
+        named = f"--id {shlex.quote(name)} would name them by it"
+        notes.append(f"column {shown(name)} is left out: it numbers the rows; {named}")
         return None
     if len(known) == len(x_M) and known.min() == known.max():
         notes.append(f"column {shown(name)} is left out: it is the same in every row")
@@ -125,7 +128,7 @@ def learn_category(name: str, there: list[str], missing: bool, notes: list[str])
     if len(counts) > MOST_VALUES and 2 * len(counts) > len(there):
         notes.append(
             f"column {shown(name)} is left out: nearly every row has its own value; "
-            f"is it a text (--text {name}) or a name of the row (--id {name})?"
+            f"is it a text (--text {shlex.quote(name)}) or a name of the row (--id {shlex.quote(name)})?"
         )
         return None
     if len(counts) > MOST_VALUES:
@@ -153,6 +156,20 @@ def as_numbers(cells: Cells) -> tuple[np.ndarray, int]:
         x_M[i] = value if np.isfinite(value) else np.nan
         odd += not np.isfinite(value)
     return x_M, odd
+
+
+def has_decimal_commas(cells: Cells) -> bool:
+    """Whether all that is there are numbers as 1,5, or whole ones, and not all of them whole."""
+    if isinstance(cells, np.ndarray):
+        return False
+    there = [cell for cell in cells if not is_missing(cell)]
+    return any("," in str(cell) for cell in there) and all(
+        isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) for cell in there
+    )
+
+
+def with_points(cells: Cells) -> list[Any]:
+    return [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
 
 
 def is_missing(cell: Any) -> bool:

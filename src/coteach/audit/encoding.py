@@ -14,7 +14,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from coteach.audit.arrays import loaded
-from coteach.audit.columns import Column, as_json, from_json, is_missing, learn_column
+from coteach.audit.columns import (
+    Column,
+    as_json,
+    from_json,
+    has_decimal_commas,
+    is_missing,
+    learn_column,
+    with_points,
+)
 from coteach.audit.images import read_new_images
 from coteach.audit.tables import Cells, Table, read_table
 from coteach.audit.texts import Texts
@@ -41,16 +49,24 @@ class TableEncoder:
         """The encoder, and a sentence for each thing it decided."""
         notes: list[str] = []
         names = [name for name in table.columns if name not in (*leave_out, text)]
-        columns = [c for name in names if (c := learn_column(name, table.columns[name], notes)) is not None]
+        cells = {name: usable_cells(table, table.columns[name]) for name in names}
+        commas = sum(cells[name] is not table.columns[name] for name in names)
+        if commas:
+            notes.append(f"decimal commas in {commas} column{'s' * (commas > 1)} are read as points")
+        columns = [c for name in names if (c := learn_column(name, cells[name], notes)) is not None]
         texts = None if text is None else Texts.learn(text, as_texts(table.columns[text]), seed)
         return cls(columns, texts), notes
 
     def apply(self, table: Table, path: Path) -> np.ndarray:
         """Numbers (M, K) as float32; NaN only in a row without its vector."""
-        parts = [column.apply(table.column(column.name, path)) for column in self.columns]
+        parts = [column.apply(usable_cells(table, table.column(column.name, path))) for column in self.columns]
         if self.text is not None:
             parts.append(self.text.apply(as_texts(table.column(self.text.name, path))))
         return np.concatenate(parts, 1).astype(np.float32)
+
+
+def usable_cells(table: Table, cells: Cells) -> Cells:
+    return with_points(cells) if table.decimal_commas and has_decimal_commas(cells) else cells
 
 
 def as_texts(cells: Cells) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coteach.audit.samples import Samples, Skipped, readable
-from coteach.words import in_a_line
 
 # Pictures only: Pillow hands some other formats, such as EPS, to outside programs.
 FORMATS = (
@@ -33,8 +32,13 @@ GREY = ("1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")  # more than 8 bits
 WHITE = 255
 IN_A_CLASS = "lies in no class folder"
+HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
 Result = TypeVar("Result")
+
+
+class OddPixels(ValueError):
+    """Of an image that is whole, but cannot be used."""
 
 
 def read_images(folder: Path, size: int, tick: Callable[[int, int], None] = lambda done, total: None) -> Samples:
@@ -142,12 +146,22 @@ def use_image(path: Path, size: int, use: Callable[[Any], Result]) -> Result:
                 image.draft(None, (2 * size, 2 * size))  # a large JPEG need not be decoded in full
                 return use(upright(image))
     except image_module.UnidentifiedImageError:
-        raise ValueError("not an image") from None
+        raise ValueError("HEIC cannot be read: convert it to JPEG" if is_heic(path) else "not an image") from None
     except (image_module.DecompressionBombWarning, image_module.DecompressionBombError):
         most = (image_module.MAX_IMAGE_PIXELS or 0) / 1e6
         raise ValueError(f"an image of more than {most:.0f} megapixels") from None
+    except OddPixels:
+        raise
     except Exception as error:  # decoders meet damaged files with exceptions of every kind
-        raise ValueError(f"not a whole image ({in_a_line(error)[:200]})") from error
+        refused = isinstance(error, OSError) and error.strerror  # by the system, not by a decoder
+        raise ValueError(f"cannot be opened: {refused}" if refused else "damaged") from error
+
+
+def is_heic(path: Path) -> bool:
+    """As telephones save photographs, sometimes under another name."""
+    with path.open("rb") as file:
+        head = file.read(12)
+    return head[4:8] == b"ftyp" and head[8:] in HEIC
 
 
 def upright(image: Any) -> Any:
@@ -170,7 +184,7 @@ def eight_bit_scale(values: np.ndarray, mode: str) -> np.ndarray:
     values = values.astype(np.float32)
     if mode == "F" or values.max() > 65535 or values.min() < 0:
         if not np.isfinite(values).all():
-            raise ValueError("pixels that are not finite")
+            raise OddPixels("pixels that are not finite")
         values = values - values.min()
         return values * (255 / max(float(values.max()), 1e-30))
     return values / 257
@@ -201,5 +215,5 @@ def pillow() -> ModuleType:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ValueError("images need Pillow: pip install 'coteach[images]'.") from error
+        raise ValueError("images need Pillow: pip install pillow.") from error
     return Image

@@ -1,4 +1,4 @@
-"""From samples to suspects: the classifier, how long it will take, and what it found.
+"""From samples to suspects: the classifier, and what it found.
 
 N networks, M samples, S suspects, C classes.
 """
@@ -12,18 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from coteach.audit.request import Audit
 from coteach.audit.samples import Samples, shown
 from coteach.estimators import RobustClassifier
-from coteach.estimators.options import usual_batch
 from coteach.labels.ledger import Suspects
 from coteach.networks import NETWORKS
 from coteach.runs.setup import chosen_device
 
-LONG_ENOUGH = 1.0  # seconds, to be timed by
-SHORT = 20.0  # seconds of training that need not be known exactly
 HIGH = 0.3  # share of wrong labels that is doubtful in itself
 
 
@@ -84,7 +80,7 @@ def module_named(name: str | None) -> str | Callable[..., Any] | None:
     where, colon, what = name.partition(":")
     if not (colon and where and what):
         raise ValueError(
-            f"module is {name!r}: give one of {', '.join(NETWORKS)}, or package.module:factory for your own."
+            f"--module is {name}: give one of {', '.join(NETWORKS)}, or package.module:factory for your own."
         )
     if "" not in sys.path:
         sys.path.insert(0, "")  # the folder the command is given in, as `python -m` has it
@@ -99,34 +95,6 @@ def module_named(name: str | None) -> str | Callable[..., Any] | None:
     return found
 
 
-def forecast(classifier: RobustClassifier, samples: Samples) -> float:
-    """Seconds that `judge` will take, from an epoch on a few of the samples.
-
-    All that can be wrong with the settings shows here, too. The first trial only warms up.
-    """
-    batch = usual_batch(len(samples))
-    few, warm = 2 * batch, False
-    while True:
-        part = samples.take(spread(samples.y, few))
-        trial = clone(classifier).set_params(epochs=1, batch_size=batch)
-        begin = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            trial.fit(part.x, part.y)
-        seconds = time.perf_counter() - begin
-        expected = seconds * classifier.epochs * len(samples) / len(part)
-        if expected < SHORT or (warm and (seconds > LONG_ENOUGH or len(part) == len(samples))):
-            return expected
-        few, warm = few * 4 if warm or seconds < LONG_ENOUGH else few, True
-
-
-def spread(y_M: np.ndarray, n: int) -> np.ndarray:
-    """Numbers of about n samples, evenly from all classes, and at least one of each."""
-    by_class = np.argsort(y_M, kind="stable")
-    even = by_class[np.linspace(0, len(y_M) - 1, min(n, len(y_M))).astype(np.int64)]
-    return np.union1d(even, np.unique(y_M, return_index=True)[1])
-
-
 def judge(classifier: RobustClassifier, samples: Samples, share: float | None = None) -> Findings:
     """Train, and list the share of samples whose labels are trusted least; by default the noise rate."""
     begin = time.perf_counter()
@@ -135,10 +103,15 @@ def judge(classifier: RobustClassifier, samples: Samples, share: float | None = 
         classifier.fit(samples.x, samples.y)
     suspects = classifier.suspects(share)
     given_NS, suggested_NS = opinions(classifier, samples, suspects)
-    told = dict.fromkeys(str(warning.message) for warning in caught)
+    told = dict.fromkeys(with_flags(str(warning.message)) for warning in caught)
     notes = (*samples.notes, *told, *high_estimate(classifier), *starved(samples.y, suspects))
     seconds = time.perf_counter() - begin
     return Findings(samples, classifier, suspects, given_NS, suggested_NS, notes, seconds)
+
+
+def with_flags(message: str) -> str:
+    """What is told to callers in Python, for the command line."""
+    return message.replace("set keep_per_class=True", "give --keep-per-class")
 
 
 def high_estimate(classifier: RobustClassifier) -> list[str]:

@@ -8,7 +8,7 @@ from coteach import names
 from coteach.runs.experiment import flag, is_whole
 
 METHODS = {name: what for name, what in names.METHODS.items() if name not in names.ELSEWHERE}
-TABLES = (".csv", ".tsv", ".parquet")
+TABLES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
 
 
 @dataclass(frozen=True)
@@ -75,20 +75,22 @@ class Audit:
         if self.loss is not None:
             names.check_name("loss", self.loss, names.LOSSES)
         if self.noise_rate != "auto" and not 0 <= self.noise_rate < 1:
-            raise ValueError(f"noise_rate is {self.noise_rate}: give auto, or a share below 1 such as 0.2.")
+            raise ValueError(f"--noise-rate is {self.noise_rate:g}: give auto, or a share below 1 such as 0.2.")
         if self.share is not None and not 0 <= self.share <= 1:
-            raise ValueError(f"share is {self.share}: give a share of the samples from 0 to 1.")
+            raise ValueError(f"--share is {self.share:g}: give a share of the samples from 0 to 1.")
         for name, value, least in (("epochs", self.epochs, 1), ("size", self.size, 4), ("seed", self.seed, 0)):
             if value is not None and not (is_whole(value) and value >= least):
-                raise ValueError(f"{name} is {value}: give a whole number of at least {least}.")
+                raise ValueError(f"--{name} is {value}: give a whole number of at least {least}.")
         if self.seed >= 2**32:
-            raise ValueError(f"seed is {self.seed}: give one below 2**32.")
+            raise ValueError(f"--seed is {self.seed}: give one below 2**32.")
 
     def _check_alone(self) -> None:
         for f in fields(self):
             if f.name not in ("apply", "out") and getattr(self, f.name) != f.default:
                 name = f.name.replace("_", "-")
                 raise ValueError(f"--apply trains nothing and takes --out alone: leave --{name} out.")
+        if self.apply is not None and not self.apply.exists():
+            raise ValueError(f"there is no {self.apply}: is it still in your downloads?")
 
     def _check_source(self) -> None:
         source = self.source
@@ -103,9 +105,11 @@ class Audit:
             raise ValueError(
                 f"{source} is not what --{'npz' if self.kind == 'arrays' else self.kind} takes: give {wanted}."
             )
+        if self.kind == "arrays" and source.suffix.lower() in TABLES:
+            raise ValueError(f"{source} is {TABLES[source.suffix.lower()]}: give it with --table, and --label.")
         if self.kind == "table" and source.suffix.lower() not in TABLES:
             raise ValueError(f"{source} is no {', '.join(TABLES)} file: save the table as one of these.")
         named = [name for name in (self.label, self.text, self.id, *self.ignore) if name is not None]
         for name in named:
             if named.count(name) > 1:
-                raise ValueError(f"column {name!r} is named twice: give it one part to play.")
+                raise ValueError(f"column {name} is named twice: give it one part to play.")

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from coteach.audit.encoding import TableEncoder, as_texts
-from coteach.audit.samples import Rows, Samples, Skipped, readable
-from coteach.audit.tables import Cells, Table, read_table
+from coteach.audit.samples import Rows, Samples, Skipped, printable, readable, shown
+from coteach.audit.tables import read_table
 
 
 def read_rows(
@@ -31,10 +31,10 @@ def read_rows(
     texts = None if text is None else as_texts(table.column(text, path))
     without = {i: "no label" for i, cell in enumerate(labels) if no_label(cell)}
     if names is not None:
-        without |= {i: f"no name in column {ident!r}" for i, cell in enumerate(names) if is_blank(cell)}
-    table_kept = rows_of(table, [i for i in range(len(table)) if i not in without])
+        without |= {i: f"no name in column {shown(ident or '')}" for i, cell in enumerate(names) if is_blank(cell)}
+    table_kept = table.take([i for i in range(len(table)) if i not in without])
     if not len(table_kept):
-        raise ValueError(f"no row of {path} has a label in column {label!r}: check --label.")
+        raise ValueError(f"no row of {path} has a label in column {shown(label)}: check --label.")
     encoder, notes = TableEncoder.learn(table_kept, (label, ident or label, *ignore), text, seed)
     if not encoder.columns and encoder.text is None:
         raise ValueError(
@@ -48,28 +48,25 @@ def read_rows(
     if texts is not None and not encoder.columns:
         without |= {i: "no text" for i in kept if not texts[i].strip()}
     stays = [i for i in kept if i not in without]
-    place = {i: k for k, i in enumerate(kept)}
-    skipped = [Skipped(f"row {table.numbers[i]}", why) for i, why in sorted(without.items())]
+    order = {i: k for k, i in enumerate(kept)}
+
+    def place(i: int) -> str:
+        name = None if names is None else names[i]
+        return table.place(i) if is_blank(name) else f"{table.place(i)}, id {printable(str(name))}"
+
+    skipped = [Skipped(place(i), why) for i, why in sorted(without.items())]
     return Samples(
-        x=x[[place[i] for i in stays]],
+        x=x[[order[i] for i in stays]],
         y=label_array([labels[i] for i in stays]),
         ids=[readable(str(table.numbers[i] if names is None else names[i])) for i in stays],
         what="rows",
         skipped=(*table.skipped, *skipped),
-        notes=tuple(notes),
+        notes=(*table.notes, *notes),
+        places=[place(i) for i in stays],
         texts=None if texts is None else [texts[i] for i in stays],
         rows=Rows(table.columns, stays),
         encoding=encoder,
     )
-
-
-def rows_of(table: Table, index: list[int]) -> Table:
-    def of(cells: Cells) -> Cells:
-        return cells[index] if isinstance(cells, np.ndarray) else [cells[i] for i in index]
-
-    if len(index) == len(table):
-        return table
-    return Table({name: of(cells) for name, cells in table.columns.items()}, [table.numbers[i] for i in index])
 
 
 def no_label(cell: Any) -> bool:

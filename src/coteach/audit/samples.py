@@ -40,6 +40,8 @@ class Samples:
         What the samples are, in the plural: images, rows or samples.
     notes : tuple of str
         What the reader decided for the user, a sentence each.
+    places : sequence of length M, or None
+        Where each was read, in words such as "line 7"; without them the ids say it.
     paths, texts, rows : sequences of length M, or None
         To show a sample to people: the image's file, its text, its cells by column.
     encoding : dict or encoder
@@ -52,6 +54,7 @@ class Samples:
     what: str
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
+    places: Sequence[str] | None = None
     paths: Sequence[Path] | None = None
     texts: Sequence[str] | None = None
     rows: "Rows | None" = None
@@ -71,10 +74,8 @@ class Samples:
             return None if values is None else [values[i] for i in index]
 
         rows = None if self.rows is None else replace(self.rows, index=[self.rows.index[i] for i in index])
-        ids = [self.ids[i] for i in index]
-        return replace(
-            self, x=self.x[index], y=self.y[index], ids=ids, paths=of(self.paths), texts=of(self.texts), rows=rows
-        )
+        lists = {name: of(getattr(self, name)) for name in ("ids", "places", "paths", "texts")}
+        return replace(self, x=self.x[index], y=self.y[index], rows=rows, **lists)
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,8 @@ def without_lone_classes(samples: Samples) -> Samples:
     if not lone.any():
         return samples
     why = "the only sample of its class"
-    more = [Skipped(samples.ids[i], f"{why} {shown(str(samples.y[i]))}") for i in np.flatnonzero(lone)]
+    places = samples.ids if samples.places is None else samples.places
+    more = [Skipped(places[i], f"{why} {shown(str(samples.y[i]))}") for i in np.flatnonzero(lone).tolist()]
     return replace(samples.take(np.flatnonzero(~lone)), skipped=(*samples.skipped, *more))
 
 
@@ -176,8 +178,13 @@ def readable(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """For a terminal: on one line, without control characters, in quotes."""
-    return repr(text if len(text) <= 80 else f"{text[:77]}…")
+    """For a terminal: on one line, in quotes, shortened."""
+    return f"'{printable(text if len(text) <= 80 else f'{text[:77]}…')}'"
+
+
+def printable(text: str) -> str:
+    """Without control characters and line ends, which are written out."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:

@@ -1,10 +1,11 @@
 """A table as columns of cells: comma-separated text with the line of every bad row, or parquet."""
 
+import codecs
 import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -12,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from coteach.audit.samples import Skipped, readable
+from coteach.audit.samples import Skipped, printable, shown
 from coteach.names import nearest
 from coteach.words import in_a_line
 
+UTF_8, WINDOWS = (codecs.lookup(name).name for name in ("utf-8-sig", "cp1252"))  # reading a table loads no code
 DELIMITERS = (",", ";", "\t")
 LONGEST_CELL = 2**27  # characters
-BAD_BYTES = range(0xDC80, 0xDD00)  # as `surrogateescape` reads bytes that are no UTF-8
+AT_ONCE = 2**20  # characters
 
 Cells = Sequence[Any] | np.ndarray
 
@@ -27,21 +29,40 @@ Cells = Sequence[Any] | np.ndarray
 class Table:
     """Cells by column: text, Python's values, or an array (rows, numbers) for a column of vectors.
 
-    `numbers` says which rows of the file these are, counted from 0 without the header.
+    `numbers` says which rows of the file these are, counted from 0 without the header; `lines` where they begin,
+    as an editor counts. Numbers may have decimal commas where a comma parts no cells.
     """
 
     columns: dict[str, Cells] = field(repr=False)
     numbers: list[int] = field(repr=False)
     skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
+    lines: list[int] | None = field(default=None, repr=False)
+    decimal_commas: bool = False
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def column(self, name: str, path: Path) -> Cells:
         if name not in self.columns:
-            there = ", ".join(self.columns)[:500]
-            raise ValueError(f"{path} has no column {name!r}{nearest(name, self.columns)}: it has {there}.")
+            there = printable(", ".join(self.columns)[:500])
+            raise ValueError(f"{path} has no column {shown(name)}{nearest(name, self.columns)}: it has {there}.")
         return self.columns[name]
+
+    def place(self, i: int) -> str:
+        """Where a row is, in words; a parquet file has no lines."""
+        return f"row {self.numbers[i]}, counted from 0" if self.lines is None else f"line {self.lines[i]}"
+
+    def take(self, index: Sequence[int]) -> "Table":
+        def of(cells: Cells) -> Cells:
+            return cells[index] if isinstance(cells, np.ndarray) else [cells[i] for i in index]
+
+        return replace(
+            self,
+            columns={name: of(cells) for name, cells in self.columns.items()},
+            numbers=[self.numbers[i] for i in index],
+            lines=None if self.lines is None else [self.lines[i] for i in index],
+        )
 
 
 def read_table(path: Path) -> Table:
@@ -52,12 +73,15 @@ def read_table(path: Path) -> Table:
 
 
 def read_csv(path: Path) -> Table:
-    """Cells as text; a row with too many or too few, or with bytes that are no UTF-8, is skipped."""
+    """Cells as text; a row with too many or too few is skipped."""
     check_file(path)
     before = csv.field_size_limit(LONGEST_CELL)
     try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            return parsed(file, path)
+        encoding = encoding_of(path)
+        with path.open(encoding=encoding, newline="") as file:
+            table = parsed(file, path)
+        note = f"{printable(path.name)} is not UTF-8: read as Windows-1252"
+        return table if encoding == UTF_8 else replace(table, notes=(note,))
     except csv.Error as error:
         raise ValueError(f"{path} cannot be read ({error}): save it as comma-separated text.") from error
     except OSError as error:
@@ -71,14 +95,29 @@ def check_file(path: Path) -> None:
         raise ValueError(f"{path} is not a file: give a table.")  # a pipe would be waited for without end
 
 
+def encoding_of(path: Path) -> str:
+    """One for the whole file: to leave out the rows with an umlaut alone would leave out some classes more."""
+    for encoding in (UTF_8, WINDOWS):
+        try:
+            with path.open(encoding=encoding, newline="") as file:
+                while text := file.read(AT_ONCE):
+                    if encoding == WINDOWS and "\0" in text:
+                        break
+                else:
+                    return encoding
+        except UnicodeDecodeError:
+            continue
+    raise ValueError(f"{path} is no text in UTF-8 or Windows-1252: save it as CSV in UTF-8.")
+
+
 def parsed(file: Any, path: Path) -> Table:
     first = file.readline()
     delimiter = max(DELIMITERS, key=first.count)
     file.seek(0)
     reader = csv.reader(file, delimiter=delimiter)
-    header = [readable(name.strip()) for name in next(reader, [])]
+    header = [name.strip() for name in next(reader, [])]
     check_header(header, path)
-    rows, numbers, skipped, number = [], [], [], -1
+    rows, numbers, lines, skipped, number = [], [], [], [], -1
     line = reader.line_num + 1
     for row in reader:
         begins, line = line, reader.line_num + 1
@@ -90,8 +129,9 @@ def parsed(file: Any, path: Path) -> Table:
             continue
         rows.append(row)
         numbers.append(number)
+        lines.append(begins)
     columns: dict[str, Cells] = {name: [row[c] for row in rows] for c, name in enumerate(header)}
-    return Table(columns, numbers, tuple(skipped))
+    return Table(columns, numbers, tuple(skipped), lines=lines, decimal_commas=delimiter != ",")
 
 
 def as_csv(rows: Iterable[Sequence[Any]]) -> str:
@@ -109,16 +149,12 @@ def check_header(header: list[str], path: Path) -> None:
     seen: set[str] = set()
     for name in header:
         if name in seen:
-            raise ValueError(f"{path} has two columns named {name!r}: give every column a name of its own.")
+            raise ValueError(f"{path} has two columns named {shown(name)}: give every column a name of its own.")
         seen.add(name)
 
 
 def why_bad(row: list[str], wanted: int) -> str:
-    if len(row) != wanted:
-        return f"{len(row)} cells instead of {wanted}"
-    if any(not cell.isascii() and any(ord(c) in BAD_BYTES for c in cell) for cell in row):
-        return "bytes that are not UTF-8"
-    return ""
+    return "" if len(row) == wanted else f"{len(row)} cells instead of {wanted}"
 
 
 def read_parquet(path: Path) -> Table:
@@ -192,4 +228,4 @@ def pyarrow() -> tuple[ModuleType, ModuleType]:
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
-        raise ValueError("parquet files need pyarrow: pip install 'coteach[table]'.") from error
+        raise ValueError("parquet files need pyarrow: pip install pyarrow.") from error

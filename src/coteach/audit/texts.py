@@ -11,6 +11,8 @@ import numpy as np
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from coteach.audit.samples import shown
+
 MOST_WORDS = 30_000
 MOST_DIRECTIONS = 128
 HOW: dict[str, Any] = {"strip_accents": "unicode", "sublinear_tf": True, "ngram_range": (1, 2)}
@@ -38,7 +40,7 @@ class Texts:
                 directions_KV = TruncatedSVD(k, random_state=seed).fit(tfidf_MV).components_.astype(np.float32)
                 words = vectorizer.get_feature_names_out().tolist()
                 return cls(name, words, vectorizer.idf_.astype(np.float32), directions_KV)
-        raise ValueError(f"column {name!r} has hardly any words: give the column with the texts as --text.")
+        raise ValueError(f"column {shown(name)} has hardly any words: give the column with the texts as --text.")
 
     def apply(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors (M, K) of length one, or zero for a text of unknown words."""

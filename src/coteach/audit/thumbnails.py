@@ -1,4 +1,4 @@
-"""Small pictures of suspects for the review page: JPEG as data URIs, the smaller the more there are."""
+"""Small pictures of suspects for the review page: JPEG as data URIs, the smaller the more there are to show."""
 
 import base64
 import io
@@ -10,20 +10,24 @@ import numpy as np
 from coteach.audit.images import use_image
 from coteach.audit.samples import Samples
 
-SIDES = ((2_000, 160), (10_000, 96))  # up to so many suspects: pixels of the longer side
+SIDES = ((300, 640), (600, 320), (2_000, 160), (10_000, 96))  # up to so many suspects: pixels of the longer side
 LEAST_SIDE = 64
 MOST_CHARACTERS = 40_000_000  # of all pictures together
 
 
 def thumbnails(samples: Samples, index: np.ndarray) -> list[str | None] | None:
     """A data URI for each of these samples, None for one without a picture; None alone if they are no images."""
-    side = next((side for most, side in SIDES if len(index) <= most), LEAST_SIDE)
-    if samples.paths is not None:
-        uris = (from_file(samples.paths[i], side) for i in index)
-    elif (ground := as_pictures(samples, index)) is not None:
-        uris = from_arrays(ground, side)
-    else:
+    ground = as_pictures(samples, index) if samples.paths is None else None
+    if samples.paths is None and ground is None:
         return None
+    uris: list[str | None] = []
+    for side in [side for most, side in SIDES if len(index) <= most] or [LEAST_SIDE]:
+        if samples.paths is not None:
+            uris = [from_file(samples.paths[i], side) for i in index]
+        elif ground is not None:
+            uris = list(from_arrays(ground, side))
+        if sum(len(uri or "") for uri in uris) <= MOST_CHARACTERS:
+            break
     return list(up_to(MOST_CHARACTERS, uris))
 
 

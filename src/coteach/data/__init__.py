@@ -125,7 +125,7 @@ DATASETS = {
             "tiny-imagenet",
             "100,000 / 10,000 photographs in 200 classes, 3×64×64",
             "248 MB",
-            "Pillow: pip install 'coteach[images]'",
+            "Pillow: pip install pillow",
             ("tiny-imagenet",),
             "tiny_imagenet.load",
         ),

@@ -154,5 +154,5 @@ def _pillow() -> ModuleType:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ValueError("Tiny-ImageNet's JPEGs need Pillow: pip install 'coteach[images]'.") from error
+        raise ValueError("Tiny-ImageNet's JPEGs need Pillow: pip install pillow.") from error
     return Image

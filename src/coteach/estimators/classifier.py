@@ -19,6 +19,7 @@ from coteach.estimators.predicting import Predicting
 from coteach.estimators.samples import one_shape, scale_of
 from coteach.estimators.training import train, warn_of_starved
 from coteach.labels.ledger import Suspects, suspects
+from coteach.runs.experiment import is_whole
 
 ROUTED = ("module__", "optimizer__")
 
@@ -29,7 +30,8 @@ class RobustClassifier(ClassifierMixin, Predicting):
     Parameters
     ----------
     method : str
-        A name in `coteach.METHODS`.
+        A name in `coteach.METHODS`, but for "f_correction_known" and "iterative": those are for `coteach run`,
+        since they ask for what nobody has of their own data.
     loss : str, optional
         A name in `coteach.LOSSES`; by default the method's own.
     module : None, str, class, factory or torch.nn.Module
@@ -39,8 +41,9 @@ class RobustClassifier(ClassifierMixin, Predicting):
         is a copy with new initial weights, apart from frozen layers. Its input are float32 samples as `inputs`
         returns them, its output logits.
     noise_rate : float or "auto"
-        The share of wrong labels, as the method is to believe it. "auto" estimates it first, which takes about
-        twice as long as the training itself; with noisy `validation_data` it tries eight rates.
+        The share of wrong labels, as the method is to believe it. "auto" estimates it first by five more
+        trainings of one network: two to four times the work of the training itself, four for methods of one
+        network; with noisy `validation_data` it tries eight rates, each a whole training.
     epochs : int
     batch_size : int, optional
         By default 128, and less where there are so few samples that an epoch would have under 16 steps.
@@ -311,7 +314,8 @@ class RobustClassifier(ClassifierMixin, Predicting):
         check_is_fitted(self, "label_quality_")
         share = self.noise_rate_ if share is None else share
         if not (isinstance(share, Real) and 0 <= float(share) <= 1):
-            raise ValueError(f"share is {share!r}: give a share of the samples from 0 to 1.")
+            hint = f"; the {share} worst are suspects(1).index[:{share}]" if is_whole(share) and share > 1 else ""
+            raise ValueError(f"share is {share!r}: give a share of the samples from 0 to 1{hint}.")
         return suspects(self.given_labels_, self.label_quality_, self.suggested_labels_, float(share))
 
     # ---- files ------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PLAIN = ("n_features_in_", "sample_shape_", "noise_rate_", "method_", "history_", "best_epoch_")  # as JSON
 ARRAYS = ("mean_", "scale_", "label_quality_", "kept_share_")
 LABELS = ("given_labels_", "suggested_labels_")  # as numbers of classes
+USUAL = "model.safetensors"  # a good name for it
 NOT_OURS = "was not written by RobustClassifier.save: give the path of one."
 
 
@@ -52,10 +53,24 @@ def write(clf: "RobustClassifier", path: str | Path) -> None:
         content = tensorfile.as_bytes(facts, tensors | weights_of(clf.networks_))
     except TypeError as error:
         raise ValueError(f"the classifier cannot be written as JSON ({error}): use plain values.") from error
+    refuse_place(Path(path))
     write_whole(Path(path), content)
 
 
+def refuse_place(path: Path) -> None:
+    """Where no file can be written."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give a file in it, such as {path / USUAL}.")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent}: make it first, or save elsewhere.")
+
+
 def read(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "RobustClassifier":
+    if not Path(path).exists():
+        raise ValueError(f"there is no file {path}: give the path that RobustClassifier.save wrote to.")
+    if Path(path).is_dir():
+        inside = Path(path) / USUAL
+        raise ValueError(f"{path} is a folder: give {inside if inside.is_file() else 'the model file in it'}.")
     facts, tensors = tensorfile.read(Path(path), NOT_OURS)
     try:
         if facts["own_module"] != (module is not None):

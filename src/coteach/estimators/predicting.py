@@ -21,6 +21,7 @@ from coteach.checks import check_same_length
 from coteach.data.samples import Samples
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.stream import Stream, chunks, put_away
+from coteach.estimators.mistakes import explained
 from coteach.estimators.samples import Scaled, channels_first, on_host, one_shape, scaled, taken
 from coteach.estimators.training import Validation
 from coteach.methods import METHODS
@@ -150,7 +151,8 @@ class Predicting(BaseEstimator):
     def _taken(self, X: Any, wants_labels: bool = False) -> tuple[Tensor | Samples, list | None]:
         x, labels = taken(X, self.stream, self.verbose, wants_labels)
         if not isinstance(x, Samples):
-            x = channels_first(validate_data(self, x, reset=False, **NUMBERS))
+            with explained(x):
+                x = channels_first(validate_data(self, x, reset=False, **NUMBERS))
         if one_shape(x) != self.sample_shape_:
             raise ValueError(f"samples have shape {one_shape(x)} but those of fit had {self.sample_shape_}.")
         return self._scaled(x), labels
@@ -162,14 +164,15 @@ class Predicting(BaseEstimator):
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray | Samples, np.ndarray]:
         x, labels = taken(X, self.stream, self.verbose, wants_labels=y is None)
         y = labels if y is None else on_host(y)
-        if isinstance(x, Samples):
-            y = validate_data(self, y=y)
-            check_same_length(x, y)
-            self.n_features_in_ = x.shape[1]
-        else:
-            x, y = validate_data(self, x, y, **NUMBERS)
-            x = channels_first(x)
-        check_classification_targets(y)
+        with explained(x, y):
+            if isinstance(x, Samples):
+                y = validate_data(self, y=y)
+                check_same_length(x, y)
+                self.n_features_in_ = x.shape[1]
+            else:
+                x, y = validate_data(self, x, y, **NUMBERS)
+                x = channels_first(x)
+            check_classification_targets(y)
         return x, y
 
     def _validation(self, data: Any, clean: bool) -> Validation | None:

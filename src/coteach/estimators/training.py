@@ -27,7 +27,7 @@ from coteach.estimators.watch import Enough, Watch, held_out, networks_of
 from coteach.labels.estimate import NoiseEstimate, estimate_noise
 from coteach.labels.folds import first_of, of_folds, part
 from coteach.labels.ledger import Ledger, starved
-from coteach.labels.validation import choose_rate, compare_with_clean
+from coteach.labels.validation import RATES, choose_rate, compare_with_clean, heeds_the_rate
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs.choices import choose_engine, choose_threads
@@ -41,6 +41,7 @@ UNKNOWN = (
 )  # fmt: skip
 FOLDS = 5
 MOST_NOISE = 0.95  # that a method is told: it must keep something
+MOST_DOUBT = 0.5  # width of an interval that still says something
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,8 @@ def train(
         job = Job(params, plan, build, engine, seed, n_classes, x_M, y_M, watched, clean)
         fresh = replace(job, build=lambda: build_network(*module))
         estimate = None if not isinstance(params["noise_rate"], str) else estimated(fresh)
+        if estimate is not None:
+            warn_of_doubt(estimate)
         rate = float(params["noise_rate"]) if estimate is None else min(estimate.rate, MOST_NOISE)
         return trained(job, rate, estimate, history, held_M)
 
@@ -142,14 +145,19 @@ def to_learn_and_to_watch(
 
 def estimated(job: Job) -> NoiseEstimate:
     """From five more trainings, each asked about the fifth it has not seen; or by trying rates."""
-    plan = replace(job.plan, loss=None)
+    what, verbose = "estimating the noise rate", job.params["verbose"]
     if job.clean is False and job.validation is not None:
-        method = METHODS[job.params["method"]]
-        return choose_rate(job.problem, method, job.plan, job.build, *job.validation, job.engine)
+        method = heeds_the_rate(METHODS[job.params["method"]], job.plan)
+        with bar(verbose, what, len(RATES) * method.n_epochs(job.plan)) as advance:
+            return choose_rate(
+                job.problem, method, job.plan, job.build, *job.validation, job.engine, advance=advance
+            )
     x_V, y_V = job.validation if job.clean and job.validation is not None else (None, job.y_M)
-    p_MC, p_FVC = of_folds(
-        job.x_M, job.y_M, job.n_classes, job.build, plan, x_V, min(FOLDS, len(job.y_M)), job.seed, job.engine
-    )
+    plan, folds = replace(job.plan, loss=None), min(FOLDS, len(job.y_M))
+    with bar(verbose, what, folds * METHODS["standard"].n_epochs(plan)) as advance:
+        p_MC, p_FVC = of_folds(
+            job.x_M, job.y_M, job.n_classes, job.build, plan, x_V, folds, job.seed, job.engine, advance=advance
+        )
     labels_M = job.y_M.cpu().numpy()
     if x_V is None:
         return estimate_noise(p_MC, labels_M)
@@ -202,6 +210,16 @@ def trained(
         kept_share_C=ledger.kept_share(job.y_M[None], job.n_classes, after_ramp)[0],
         best_epoch=None if stopped is None else stopped.best_epoch,
     )
+
+
+def warn_of_doubt(estimate: NoiseEstimate) -> None:
+    low, high = estimate.interval
+    if high - low > MOST_DOUBT:
+        warnings.warn(
+            f"the noise rate is hardly known, anything from {low:.0%} to {high:.0%} by its estimate: "
+            "look at a few dozen labels and give noise_rate.",
+            stacklevel=4,
+        )
 
 
 def warn_of_starved(kept_share_C: np.ndarray, counts_C: np.ndarray, classes_C: np.ndarray) -> None:

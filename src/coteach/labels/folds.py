@@ -82,8 +82,12 @@ def of_folds(
     seed: int,
     engine: Engine,
     augment: Augment | None = None,
+    advance: Callable[[], None] = lambda: None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """p_MC as `out_of_sample`; and what each fold's network says about the other samples x_V (folds × V × C)."""
+    """p_MC as `out_of_sample`; and what each fold's network says about the other samples x_V (folds × V × C).
+
+    `advance` is called after each of the folds' epochs.
+    """
     labels_M = check_labels(y_M, n_classes)
     if not 2 <= folds <= len(labels_M):
         raise ValueError(f"folds is {folds} with {len(labels_M)} samples: give from 2 to {len(labels_M)}.")
@@ -94,8 +98,13 @@ def of_folds(
         x, y = part(x_M, learnt), y_M[learnt]
         problem = Problem.unchecked(x, first_of(x), y, n_classes, 0.0, seed, augment)
         best = BestEpoch(part(x_M, held_out), y_M[held_out], x_V)
+
+        def after(epoch: Epoch, best: BestEpoch = best) -> None:
+            best(epoch)
+            advance()
+
         with put_away(best.x_B):
-            fit(problem, METHODS["standard"], plan, build, engine=engine, on_epoch=best)
+            fit(problem, METHODS["standard"], plan, build, engine=engine, on_epoch=after)
         if not len(best.p_BC):
             raise ValueError("the loss on held-out samples is finite in no epoch: lower the plan's lr.")
         p_MC[held_out.cpu().numpy()] = best.p_BC.double().cpu().numpy()

@@ -122,20 +122,24 @@ def choose_rate(
     y_V: Tensor,
     engine: Engine,
     rates: Sequence[float] = RATES,
+    advance: Callable[[], None] = lambda: None,
 ) -> NoiseEstimate:
     """The rate that a method had best be told: of those tried, the one with the highest validation accuracy.
 
     The paper's suggestion. Wrong validation labels lower every rate's accuracy alike, so they choose the same one.
-    Co-teaching stands in for a method that is indifferent to the rate. The classes' rates and the matrix are those
-    of the validation labels, in the eyes of the best rate's networks; the interval spans the rates that are within
-    a standard error of the best.
+    The classes' rates and the matrix are those of the validation labels, in the eyes of the best rate's networks;
+    the interval spans the rates that are within a standard error of the best. `advance` is called every epoch.
     """
-    if all(phase.rule.pick is all_of for phase in method.phases(plan)):
-        method = METHODS["coteaching"]
+    method = heeds_the_rate(method, plan)
     tried, accuracy_S, best = [], [], None
     for rate in rates:
         late = LateAccuracy(x_V, y_V, first=plan.epochs - plan.epochs // 4)
-        training = fit(replace(problem, noise_rates=[rate]), method, plan, build, engine=engine, on_epoch=late)
+
+        def after(epoch: Epoch, late: LateAccuracy = late) -> None:
+            late(epoch)
+            advance()
+
+        training = fit(replace(problem, noise_rates=[rate]), method, plan, build, engine=engine, on_epoch=after)
         tried.append((rate, late.mean))
         if best is None or late.mean > max(accuracy_S):
             best = opinions(training, x_V).mean(0)
@@ -147,6 +151,12 @@ def choose_rate(
     seen = estimate_noise(p_VC / p_VC.sum(1, keepdims=True), y_V.cpu().numpy())
     rate = tried[accuracy_S.index(top)][0]
     return replace(seen, rate=rate, interval=(min(near), max(near)), tried=tuple(tried))
+
+
+def heeds_the_rate(method: Method, plan: Plan) -> Method:
+    """The method; Co-teaching stands in for one that is indifferent to the rate."""
+    indifferent = all(phase.rule.pick is all_of for phase in method.phases(plan))
+    return METHODS["coteaching"] if indifferent else method
 
 
 class LateAccuracy:

@@ -14,12 +14,14 @@ from rich.text import Text
 
 from coteach.audit.decisions import CORRECTED, apply_decisions
 from coteach.audit.request import Audit
-from coteach.audit.samples import Samples, shown, usable
+from coteach.audit.samples import Samples, Skipped, printable, shown, usable
 from coteach.report.screen import console, progress_bars
 from coteach.runs.folder import claim_folder
 
 OTHERWISE = Path("runs/audit")
 MOST_LINES = 10
+MOST_NAMES = 3  # of what was skipped for one reason
+LONG = 3600.0  # seconds
 
 
 def audit_command(audit: Audit) -> None:
@@ -29,7 +31,8 @@ def audit_command(audit: Audit) -> None:
         return
     began = time.perf_counter()
     with claimed(audit.out) as folder:
-        from coteach.audit.judge import classifier_for, forecast, judge
+        from coteach.audit.forecast import forecast
+        from coteach.audit.judge import classifier_for, judge
         from coteach.audit.write import write_findings
         from coteach.runs.setup import chosen_device
 
@@ -38,10 +41,13 @@ def audit_command(audit: Audit) -> None:
         samples = usable(read_samples(audit))
         tell_samples(samples)
         read = time.perf_counter()
+        say("timing an epoch")
         seconds = forecast(classifier, samples)
         timed = time.perf_counter()
         where = {"cpu": "the CPU"}.get(device := chosen_device(audit.device), device)
         say(f"training {classifier.method} on {where}: about {duration(seconds)}")
+        if device == "cpu" and audit.kind == "images" and seconds > LONG:
+            say("note: that is long for a CPU: a smaller --size, or embeddings with --npz, take much less")
         with expected(classifier.method, seconds):
             findings = judge(classifier, samples, audit.share)
         spent = {
@@ -64,6 +70,7 @@ def apply_command(decisions: Path, folder: Path) -> None:
         f"{done['undecided']:,} not decided and left out"
     )
     say(f"written to {folder / CORRECTED}: {done['rows']:,} labels")
+    say("next: put them into your own files, by their ids; docs/own-data.md has the lines that do it")
 
 
 def read_samples(audit: Audit) -> Samples:
@@ -114,10 +121,26 @@ def tell_samples(samples: Samples) -> None:
     say(f"{len(samples):,} {samples.what} of {len(samples.counts)} classes, {shape} numbers each")
     for note in samples.notes:
         say(f"note: {note}")
-    for skipped in samples.skipped[:MOST_LINES]:
-        say(f"skipped: {printable(skipped.where)} ({printable(skipped.why)})")
-    if len(samples.skipped) > MOST_LINES:
-        say(f"skipped: {len(samples.skipped) - MOST_LINES:,} more, all named in summary.json")
+    lines = skipped_lines(samples.skipped)
+    for line in lines[:MOST_LINES]:
+        say(f"skipped: {line}")
+    if len(lines) > MOST_LINES:
+        say(f"skipped: more for {len(lines) - MOST_LINES:,} other reasons, all named in summary.json")
+
+
+def skipped_lines(skipped: tuple[Skipped, ...]) -> list[str]:
+    """One for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for one in skipped:
+        by_reason.setdefault(printable(one.why), []).append(printable(one.where))
+    lines = []
+    for why, places in by_reason.items():
+        some, more = "; ".join(places[:MOST_NAMES]), len(places) - MOST_NAMES
+        if len(places) == 1:
+            lines.append(f"{some} ({why})")
+        else:
+            lines.append(f"{len(places):,} ({why}): {some}" + f"; {more:,} more, see summary.json" * (more > 0))
+    return lines
 
 
 def tell_findings(summary: dict[str, Any], notes: tuple[str, ...]) -> None:
@@ -140,21 +163,25 @@ class Expected(ProgressColumn):
     """A bar that fills with time: the training tells nothing while it estimates the noise rate."""
 
     def render(self, task: Task) -> ProgressBar:
-        return ProgressBar(
-            total=task.fields["seconds"], completed=min(task.elapsed or 0, task.fields["seconds"]), width=40
-        )
+        seconds = task.fields["seconds"]
+        done = seconds if task.fields["done"] else min(task.elapsed or 0, seconds)
+        return ProgressBar(total=seconds, completed=done, width=40)
 
 
 class Clock(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text(f"{duration(task.elapsed or 0)} of about {duration(task.fields['seconds'])}")
+        spent = duration(task.elapsed or 0)
+        return Text(
+            f"took {spent}" if task.fields["done"] else f"{spent} of about {duration(task.fields['seconds'])}"
+        )
 
 
 @contextmanager
 def expected(name: str, seconds: float) -> Iterator[None]:
     with Progress(TextColumn("{task.description}"), Expected(), Clock(), console=console) as progress:
-        progress.add_task(name, total=None, seconds=max(seconds, 1e-3))
+        task = progress.add_task(name, total=None, seconds=max(seconds, 1e-3), done=False)
         yield
+        progress.update(task, done=True)
 
 
 def duration(seconds: float) -> str:
@@ -163,11 +190,6 @@ def duration(seconds: float) -> str:
     if seconds < 100 * 60:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
-
-
-def printable(text: str) -> str:
-    """Without control characters, which a file's name may have."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def say(line: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from coteach.audit.judge import Findings
 from coteach.audit.request import Audit
-from coteach.audit.samples import readable
+from coteach.audit.samples import Samples, readable
 from coteach.audit.thumbnails import thumbnails
 from coteach.report.page import filled, page_file, skeleton
 
@@ -59,8 +59,8 @@ def page_facts(findings: Findings, audit: Audit, folder: Path, mark: str) -> dic
         "fingerprint": mark,
         "source": readable(audit.source.name or str(audit.source)),
         "about": about(findings),
-        "command": readable(f"coteach audit --apply decisions.csv --out {shlex.quote(str(folder))}"),
-        "notes": [readable(note) for note in findings.notes],
+        "folder": readable(shlex.quote(str(folder))),
+        "notes": [readable(note) for note in (*findings.notes, *skipped(samples))],
         "classes": [readable(str(c)) for c in classes],
         "id": [samples.ids[i] for i in index],
         "given": np.searchsorted(classes, suspects.given[:MOST]).tolist(),
@@ -77,6 +77,13 @@ def about(findings: Findings) -> str:
     n, listed = len(findings.suspects), min(len(findings.suspects), MOST)
     words = f"{n:,} suspects among {len(findings.samples):,} {findings.samples.what}"
     return words if n == listed else f"The worst {listed:,} of {words}; the others are in suspects.csv"
+
+
+def skipped(samples: Samples) -> list[str]:
+    """A note if not all was read."""
+    n, what = len(samples.skipped), "files" if samples.what == "images" else samples.what
+    one = f"1 of the {what} was skipped: summary.json names it and says why"
+    return [] if not n else [one if n == 1 else f"{n:,} {what} were skipped: summary.json names them and says why"]
 
 
 def rounded(values: np.ndarray) -> list[float | None]:

@@ -82,7 +82,7 @@ def connected(address: str | None) -> Iterator[dict[str, float]]:
     try:
         import ray
     except ImportError as error:
-        raise ValueError("Ray is not installed: pip install 'coteach[ray]'.") from error
+        raise ValueError("Ray is not installed: pip install ray.") from error
 
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     with ExitStack() as until_done:

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class TensorBoard:
-    """A tracker that writes what TensorBoard shows; needs `pip install 'coteach[track]'`.
+    """A tracker that writes what TensorBoard shows; needs `pip install tensorboard`.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ValueError("TensorBoard is not installed: pip install 'coteach[track]'.") from error
+            raise ValueError("TensorBoard is not installed: pip install tensorboard.") from error
         self.folder = None if folder is None else Path(folder)
         self.open = SummaryWriter
         self.writers: dict[int, Any] = {}

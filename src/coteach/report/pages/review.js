@@ -32,7 +32,7 @@
   }
 
   const amount = (n) => n.toLocaleString("en-GB");
-  const percent = (p) => (p === null ? "–" : `${p > 0 && p < 0.01 ? "< 1" : Math.round(100 * p)} %`);
+  const percent = (p) => (p === null ? "–" : `${p < 0.01 ? "< 1" : Math.round(100 * p)} %`);
 
   // ---- pictures: in blocks behind the script, read when one of a block is first wanted ----
 
@@ -52,7 +52,8 @@
     image.onload = () => {
       const side = Math.max(image.naturalWidth, image.naturalHeight);
       image.classList.toggle("pixels", side <= 16);
-      if (frame) frame.style.maxWidth = `${Math.max(192, 8 * side)}px`; // enlarged more, it is only a blur
+      // Small ones enlarged more are only a blur; large ones are shown pixel for pixel where there is room.
+      if (frame) frame.style.maxWidth = `${Math.max(192, Math.min(8 * side, 352), side)}px`;
     };
     image.src = uri;
   }
@@ -197,6 +198,7 @@
     $("progress").value = decisions.count;
     $("undo").disabled = !decisions.log.length;
     $("export").disabled = !decisions.count;
+    $("finished").hidden = !n || decisions.count < n || exported === decisions.log.length;
     $("warning").hidden = decisions.kept;
     $("warning").textContent = decisions.kept
       ? ""
@@ -240,7 +242,9 @@
     if (filter().decision !== "any") refilter(s + 1);
     else if (wasLast) draw();
     else move(1);
-    if (wasLast) announce(`${said(decisions.of[s])[1]}. That was the last one shown.`);
+    if (!$("finished").hidden) bringIntoView(); // the list has become shorter
+    if (decisions.count === audit.id.length) announce(`${said(decisions.of[s])[1]}. All decided: export them now.`);
+    else if (wasLast) announce(`${said(decisions.of[s])[1]}. That was the last one shown.`);
   }
 
   function accept() {
@@ -252,6 +256,7 @@
   function undo() {
     const s = decisions.undo();
     if (s < 0) return;
+    exported = -1; // other decisions than those may follow
     if (filter().decision !== "any") refilter(s);
     if (shown[placeOf(shown, s)] === s) goTo(s);
     else draw();
@@ -314,16 +319,30 @@
     if (!decisions.count) return;
     const link = make("a");
     link.href = URL.createObjectURL(new Blob([decisions.csv()], { type: "text/csv" }));
-    link.download = "decisions.csv";
+    link.download = decisions.file;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
     exported = decisions.log.length;
     const n = decisions.count;
-    $("exported-text").textContent = `decisions.csv with ${amount(n)} decision${n === 1 ? "" : "s"} is in your downloads. Apply it with`;
-    $("command").textContent = audit.command;
+    const command = `coteach audit --apply ${decisions.file} --out ${audit.folder}`;
+    $("exported-text").textContent = `${decisions.file} with ${amount(n)} decision${n === 1 ? "" : "s"} is in your downloads. Move it to your working folder, then:`;
+    $("command").textContent = command;
+    $("copy").textContent = "Copy";
     $("exported").hidden = false;
+    drawProgress();
     bringIntoView(); // the list has become shorter
-    announce(`${$("exported-text").textContent} ${audit.command}`);
+    announce(`${$("exported-text").textContent} ${command}`);
+  }
+
+  async function copyCommand() {
+    try {
+      await navigator.clipboard.writeText($("command").textContent);
+      $("copy").textContent = "Copied";
+    } catch { // a page from a file may not be allowed to
+      getSelection().selectAllChildren($("command"));
+      $("copy").textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl C";
+    }
+    announce($("copy").textContent);
   }
 
   function fillPrint() {
@@ -384,7 +403,7 @@
   function listen() {
     const clicks = {
       keep: once.k, accept: once.a, choose: once.c, drop: once.d, undo, export: exportDecisions, help: once["?"],
-      previous: again.p, next: again.n, "choose-cancel": () => $("choose-dialog").close(),
+      previous: again.p, next: again.n, copy: copyCommand, "choose-cancel": () => $("choose-dialog").close(),
     };
     for (const [id, act] of Object.entries(clicks)) $(id).addEventListener("click", act);
     $("exported-close").addEventListener("click", () => {

@@ -89,6 +89,11 @@ class Decisions {
     }
   }
 
+  /** Of the exported file: with the number of decisions, so that a later one is not taken for an earlier. */
+  get file() {
+    return `decisions-${this.count}.csv`;
+  }
+
   /** As `coteach audit --apply` reads it. Every cell is quoted: labels may hold commas, quotes and line ends. */
   csv() {
     const { id, given, classes, fingerprint } = this.audit;

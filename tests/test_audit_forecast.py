@@ -1,0 +1,111 @@
+"""The forecast of an audit: it grows with the work, and takes little of it itself."""
+
+import numpy as np
+import pytest
+from torch import nn
+
+from coteach import RobustClassifier
+from coteach.audit import forecast as module
+from coteach.audit.forecast import forecast, from_epochs, spread
+from coteach.audit.samples import Samples
+from coteach.cli import main
+
+M = 600
+Y = np.arange(M) % 3
+SEEN: list[int] = []
+
+
+class Counting(nn.Module):
+    """Knows how many samples it has seen."""
+
+    def __init__(self, n_features: int, n_classes: int):
+        super().__init__()
+        self.linear = nn.Linear(n_features, n_classes)
+
+    def forward(self, x):
+        SEEN.append(len(x))
+        return self.linear(x.flatten(1))
+
+
+@pytest.fixture
+def samples():
+    x = np.random.default_rng(0).normal(size=(M, 4))
+    return Samples(x, Y, [str(i) for i in range(M)], "samples")
+
+
+def everything_takes(seconds: float, monkeypatch) -> None:
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(module.time, "perf_counter", lambda: next(ticks) * seconds)
+
+
+@pytest.fixture
+def slow_clock(monkeypatch):
+    everything_takes(2.0, monkeypatch)
+
+
+def test_an_epoch_is_tried_on_few_samples_of_every_class():
+    y = np.array([0] * 500 + [1] * 3 + [2] * 500)
+    index = spread(y, 10)
+    assert set(y[index]) == {0, 1, 2}
+    assert len(index) <= 13
+    assert list(spread(y, 5000)) == list(range(1003))
+
+
+def test_slow_networks_are_judged_by_two_batches_of_two(samples, slow_clock):
+    SEEN.clear()
+    seconds = forecast(RobustClassifier(module=Counting, epochs=20, noise_rate=0.1, device="cpu"), samples)
+    assert SEEN == [2, 2, 2]  # the first asks what the network answers at all
+    assert seconds == pytest.approx(2 / 2 * M * 2 * 20)  # of a sample; samples, networks, epochs
+    auto = forecast(RobustClassifier(module=Counting, epochs=20, device="cpu"), samples)
+    assert auto == pytest.approx(3 * seconds)
+    one = forecast(RobustClassifier("standard", module=Counting, epochs=20, noise_rate=0, device="cpu"), samples)
+    assert one == pytest.approx(seconds / 2)
+
+
+def test_very_slow_networks_are_judged_by_one(samples, monkeypatch):
+    SEEN.clear()
+    everything_takes(6.0, monkeypatch)
+    seconds = forecast(RobustClassifier(module=Counting, epochs=20, noise_rate=0.1, device="cpu"), samples)
+    assert SEEN == [2, 2]
+    assert seconds == pytest.approx(6 / 2 * M * 2 * 20)
+
+
+def test_quick_networks_are_judged_by_an_epoch(samples, monkeypatch):
+    tried = []
+    monkeypatch.setattr(module, "step_seconds", lambda *_: 1e-6)
+    monkeypatch.setattr(module, "from_epochs", lambda classifier, samples, batch: tried.append(batch) or 7.0)
+    assert forecast(RobustClassifier(device="cpu"), samples) == 7.0
+    assert tried == [M // 16]
+
+
+def test_a_step_is_timed_by_batches_that_grow(samples, monkeypatch):
+    SEEN.clear()
+    monkeypatch.setattr(module.time, "perf_counter", lambda: float(SEEN[-1] > 30))  # the last takes no time, too
+    module.step_seconds(RobustClassifier(module=Counting, device="cpu"), samples, 37)
+    assert SEEN == [2, 2, 2, 8, 32, 37]
+
+
+def test_the_trial_of_an_epoch_grows_with_the_epochs(samples, slow_clock):
+    batch = M // 16
+    short, long = (
+        from_epochs(RobustClassifier(epochs=epochs, noise_rate=0.1, device="cpu"), samples, batch)
+        for epochs in (20, 200)
+    )
+    assert long == pytest.approx(10 * short)
+    assert short == pytest.approx(2 * 20 * M / len(spread(Y, 2 * batch)))
+
+
+@pytest.mark.parametrize("seconds, told", [(3601.0, True), (3599.0, False)])
+def test_images_that_take_a_cpu_long_are_told(seconds, told, tmp_path, monkeypatch, capsys):
+    from PIL import Image
+
+    for i in range(12):
+        path = tmp_path / "pictures" / "ab"[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 100 * (i % 2)).save(path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "forecast", lambda *_: seconds)
+    main("audit --images pictures --size 8 --epochs 1 --noise-rate 0.1 --device cpu".split())
+    said = capsys.readouterr().out
+    assert said.index("timing an epoch") < said.index("training coteaching on the CPU")
+    assert ("a smaller --size" in said) == told

@@ -1,0 +1,57 @@
+"""A misspelt name is told the nearest one, and only one that is near."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coteach import names
+from coteach.names import ELSEWHERE, check_name, nearest
+
+REGISTRIES = [names.METHODS, names.NOISES, names.LOSSES]
+
+
+@st.composite
+def misspelt(draw):
+    """A name as people write it, and the registry it is from."""
+    registry = draw(st.sampled_from(REGISTRIES))
+    right = draw(st.sampled_from(sorted(registry)))
+    wrong = right.replace("_plus", draw(st.sampled_from(["_plus", "+", "-plus", " plus"])))
+    wrong = wrong.replace("_", draw(st.sampled_from("-_ ")))
+    return registry, right, draw(st.sampled_from([str.lower, str.upper, str.title]))(wrong)
+
+
+@given(misspelt())
+def test_another_spelling_of_a_name_finds_it(case):
+    registry, right, wrong = case
+    assert nearest(wrong, registry) == f" (did you mean {right!r}?)"
+
+
+@given(st.sampled_from(sorted(names.METHODS)), st.data())
+def test_a_name_without_one_letter_finds_a_name_that_contains_the_rest(right, data):
+    i = data.draw(st.integers(0, len(right) - 1))
+    assert nearest(right[:i] + right[i + 1 :], [right, "xyz"]) == f" (did you mean {right!r}?)"
+
+
+@pytest.mark.parametrize("wrong", ["hinge", "focal", "bootstrapping", "", "?"])
+def test_what_is_like_no_loss_finds_none(wrong):
+    with pytest.raises(ValueError, match="^there is no loss '.*': choose one of cross_entropy, "):
+        check_name("loss", wrong, names.LOSSES)
+
+
+@given(st.text("0123456789", max_size=12))
+def test_what_shares_no_letter_with_any_name_finds_none(wrong):
+    assert nearest(wrong, names.METHODS) == ""
+
+
+def test_a_suggestion_is_a_name_as_it_is_written():
+    assert nearest("tiny imagenet", ["tiny-imagenet"]) == " (did you mean 'tiny-imagenet'?)"
+    assert nearest("diagnosis", ["Diagnosis", "size"]) == " (did you mean 'Diagnosis'?)"
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_method_that_is_elsewhere_is_said_to_be_there(name):
+    check_name("method", name, names.METHODS)
+    with pytest.raises(ValueError, match=f"method '{name}' is only for `coteach run`, because {ELSEWHERE[name]}:"):
+        check_name("method", name, ["coteaching"])
+    with pytest.raises(ValueError, match="there is no network"):
+        check_name("network", name, ["mlp"])
