@@ -239,6 +239,23 @@ def test_seeds_of_a_cell_that_two_processes_measured_are_all_kept(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["tiny"]
 
 
+def test_a_folder_that_goes_while_it_is_made_is_made_again(tmp_path, monkeypatch):
+    real, lost = Path.mkdir, []
+
+    def mkdir(path, *how, **named):
+        if not lost:
+            lost.append(path)
+            raise FileExistsError(17, "File exists")  # as pathlib's, if the folder goes before it has looked
+        real(path, *how, **named)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with running.alone_in(tmp_path / "folder"):
+        assert lost == [tmp_path / "folder"]
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="cannot write to"), running.alone_in(tmp_path / "file"):
+        pass
+
+
 # ---- several processes, several machines ----------------------------------------------------------------------
 
 
@@ -341,7 +358,7 @@ def test_a_task_takes_a_gpu_where_there_is_one():
 
 def test_without_ray_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"pip install 'coteach\[ray\]'"), remote.connected(None):
+    with pytest.raises(ValueError, match=r"pip install ray"), remote.connected(None):
         pass
 
 

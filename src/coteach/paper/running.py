@@ -89,6 +89,8 @@ def taken(folder: Path, until: ExitStack) -> bool:
         except FileNotFoundError:  # its owner removed it between our two looks
             continue
         except OSError as error:
+            if isinstance(error, FileExistsError) and not folder.is_file():
+                continue  # it was there when we made it, and gone when mkdir looked whether it is a folder
             raise ValueError(
                 f"cannot write to {folder} ({error.strerror}): give another folder with --out."
             ) from error
