@@ -17,7 +17,7 @@ help: ## list the targets
 demo: $(INSTALLED) ## compare all methods on handwritten digits with wrong labels (about a minute)
 	.venv/bin/coteach demo $(ARGS)
 
-test: $(INSTALLED) ## run the tests on WORKERS=2 processes (six minutes)
+test: $(INSTALLED) ## run the tests on WORKERS=2 processes (eight minutes)
 	.venv/bin/python -m pytest -n $(WORKERS) -q $(ARGS)
 
 soak: $(INSTALLED) ## run the tests that take too long for `make test` (ten minutes)
