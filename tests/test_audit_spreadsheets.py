@@ -111,3 +111,10 @@ def test_a_parquet_file_has_rows(tmp_path):
     parquet.write_table(arrow.table({"a": [i % 7 for i in range(20)], "class": labels}), tmp_path / "t.parquet")
     (skipped,) = read_rows(tmp_path / "t.parquet", "class").skipped
     assert skipped.where == "row 3, counted from 0"
+
+
+def test_a_parquet_text_that_is_no_utf8_is_told_with_its_file(tmp_path):
+    spoilt = arrow.array([b"fine", b"\xc3("]).view(arrow.string())
+    parquet.write_table(arrow.table({"class": spoilt}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"t\.parquet cannot be read \(UnicodeDecodeError"):
+        read_rows(tmp_path / "t.parquet", "class")

@@ -4,7 +4,8 @@ import codecs
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -160,13 +161,22 @@ def why_bad(row: list[str], wanted: int) -> str:
 def read_parquet(path: Path) -> Table:
     check_file(path)
     arrow, parquet = pyarrow()
-    try:
+    with told(path, arrow):
         table = parquet.read_table(path)
-    except (OSError, arrow.ArrowException) as error:
-        raise ValueError(f"{path} cannot be read ({in_a_line(error)[:200]}): write it again.") from error
-    check_header(table.column_names, path)
-    columns = {name: cells_of(table.column(name), arrow) for name in table.column_names}
+        names = table.column_names
+    check_header(names, path)
+    with told(path, arrow):
+        columns = {name: cells_of(table.column(name), arrow) for name in names}
     return Table(columns, list(range(table.num_rows)))
+
+
+@contextmanager
+def told(path: Path, arrow: ModuleType) -> Iterator[None]:
+    """What pyarrow cannot read, texts that are no UTF-8 among it, in a sentence that names the file."""
+    try:
+        yield
+    except (OSError, arrow.ArrowException, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read ({in_a_line(error)[:200]}): write it again.") from error
 
 
 def cells_of(column: Any, arrow: ModuleType) -> Cells:
