@@ -1,6 +1,8 @@
 """What the tests of both pages share: hostile names, a tab that remembers, and colours against their ground."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from coteach.report.page import skeleton
@@ -36,6 +38,16 @@ class Page:
     def assert_harmless(self) -> None:
         assert self.wrong == []
         assert {url.partition("#")[0] for url in self.asked if not url.startswith("data:")} == {self.url}
+
+
+@contextmanager
+def harmless(pages: list, contexts: list) -> Iterator[None]:
+    """In the end nothing may have gone wrong or been asked for."""
+    yield
+    for page in pages:
+        page.assert_harmless()
+    for context in contexts:
+        context.close()
 
 
 def schemes(page: str) -> dict[str, dict[str, str]]:

@@ -8,7 +8,7 @@ from PIL import Image
 
 from coteach.report.run_files import read_run
 from coteach.report.run_page import report_page
-from page_cases import HOSTILE, Page
+from page_cases import HOSTILE, Page, harmless
 from report_runs import changed_experiment, write_run
 
 PHONE = {"viewport": {"width": 360, "height": 740}}
@@ -57,11 +57,8 @@ def report(browser, written):
         pages.append(Report(contexts[-1], written, fragment))
         return pages[-1]
 
-    yield opened
-    for page in pages:
-        page.assert_harmless()
-    for context in contexts:
-        context.close()
+    with harmless(pages, contexts):
+        yield opened
 
 
 NAMES = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coteach.cli import main
-from page_cases import HOSTILE, Page
+from page_cases import HOSTILE, Page, harmless
 from review_audits import made_up, with_pictures, with_rows, write_audit
 
 N, SUSPECTS = 90, 30
@@ -57,11 +57,8 @@ def review(browser, tmp_path):
         pages.append(Review(context, path))
         return pages[-1]
 
-    yield opened
-    for page in pages:
-        page.assert_harmless()
-    for context in contexts:
-        context.close()
+    with harmless(pages, contexts):
+        yield opened
 
 
 # ---- deciding --------------------------------------------------------------------------------------------------

@@ -16,14 +16,15 @@ def as_bytes(facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
     return save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, {KEY: json.dumps(facts)})
 
 
-def read(path: Path, otherwise: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(path: Path, otherwise: str, *, only_facts: bool = False) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The facts and the tensors; a ValueError that says `otherwise` of what is no such file."""
     try:
         if not path.is_file():  # a pipe would be waited for
             raise OSError
         with safe_open(path, "pt") as file:
             facts = json.loads(file.metadata()[KEY])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+            names = () if only_facts else file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
         if not isinstance(facts, dict):
             raise TypeError
     except (SafetensorError, OSError, KeyError, TypeError, RecursionError, ValueError) as error:

@@ -13,6 +13,7 @@ from torch import Tensor
 from coteach.engine.batches import Batches
 from coteach.engine.diary import Diary
 from coteach.engine.state import Tensors, fill
+from coteach.labels.doubt import most_doubted
 
 UNLIKELY = 1e-6
 
@@ -167,7 +168,7 @@ class Suspects:
 
 def suspects(given_M: np.ndarray, quality_M: np.ndarray, suggested_M: np.ndarray, share: float) -> Suspects:
     """The `share` of samples with the lowest quality; ties go to the earlier sample."""
-    worst = np.argsort(quality_M, kind="stable")[: round(share * len(quality_M))]
+    worst = most_doubted(quality_M, share)
     return Suspects(worst, given_M[worst], suggested_M[worst], quality_M[worst])
 
 

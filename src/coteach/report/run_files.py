@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from coteach.noise.record import Noise
-from coteach.report.run_ledger import Opinions, json_lines, read_losses, read_opinions
+from coteach.report.run_ledger import Opinions, read_losses, read_opinions
 from coteach.runs.experiment import Experiment, is_whole
-from coteach.runs.folder import read_config
+from coteach.runs.folder import read_config, read_rows
 from coteach.whole import regular
 
 LARGEST = 10**12
@@ -180,9 +180,7 @@ SUMMARY: Table = {
 
 def read_table(path: Path, table: Table, torn: bool = False) -> list[dict[str, Any]]:
     """The rows of a file of JSON lines; a last one that is not whole is left out of a `torn` file."""
-    if not path.exists():
-        return []
-    rows = json_lines(path, torn)
+    rows = read_rows(path, torn)
     for number, row in enumerate(rows, 1):
         check(path, f"line {number}", row, table)
     return rows

@@ -3,7 +3,6 @@
 M samples, C classes.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from safetensors.numpy import load
 from coteach.labels.histograms import BINS
 from coteach.noise.record import Noise
 from coteach.runs.experiment import is_whole
+from coteach.runs.folder import read_rows
 from coteach.whole import regular
 
 MOST = 10**12
@@ -33,25 +33,15 @@ def read_losses(folder: Path, torn: bool) -> list[dict[str, Any]] | None:
     path = folder / "losses.jsonl"
     if not path.exists():
         return None
-    rows = json_lines(path, torn)
+    rows = read_rows(path, torn)
     if not all(map(is_row, rows)):
         raise ValueError(f"{path} is damaged: each line must have the histograms of one epoch.")
     return rows
 
 
-def json_lines(path: Path, torn: bool) -> list[Any]:
-    try:
-        text = regular(path).read_text("utf-8")
-        return [json.loads(line) for line in (text[: text.rfind("\n") + 1] if torn else text).splitlines()]
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: it must have a row of JSON on each line.") from error
-
-
-def is_row(row: Any) -> bool:
-    return (
-        isinstance(row, dict)
-        and all(is_whole(row.get(name)) and 0 <= row[name] < MOST for name in ("seed", "epoch"))
-        and all(is_histogram(row.get(name)) for name in ("right", "wrong"))
+def is_row(row: dict[str, Any]) -> bool:
+    return all(is_whole(row.get(name)) and 0 <= row[name] < MOST for name in ("seed", "epoch")) and all(
+        is_histogram(row.get(name)) for name in ("right", "wrong")
     )
 
 

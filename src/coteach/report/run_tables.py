@@ -16,8 +16,8 @@ from coteach.report.run_files import Run
 from coteach.report.run_groups import Group
 from coteach.report.run_results import result_of, two_digits
 from coteach.runs.experiment import OWN, Experiment
+from coteach.runs.folder import PLACES
 
-ELSEWHERE = ("out", "data_dir", "resume", "tensorboard")  # where files lie decides no result
 RESULTS = (
     "experiment", "seeds", "epochs", "test accuracy (%)", "best (%)", "ensemble (%)", "label precision (%)",
     "folder",
@@ -129,14 +129,14 @@ def settings(run: Run) -> Markup:
     for name, values in run.config.items():
         if isinstance(values, dict) and values:
             pairs = [
-                element("div", element("dt", key), element("dd", in_a_line(value)))
+                element("div", element("dt", key), element("dd", setting_text(value)))
                 for key, value in values.items()
             ]
             parts.append(element("section", element("h5", name), element("dl", *pairs)))
     return element("div", *parts, class_="settings")
 
 
-def in_a_line(value: Any) -> str:
+def setting_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
@@ -150,7 +150,7 @@ def in_a_line(value: Any) -> str:
 def command(run: Run) -> str:
     """What repeats a run: the flags that are not usual, or Python where a command knows not the data or a name."""
     usual, e = Experiment(), run.experiment
-    given = {f.name: getattr(e, f.name) for f in fields(e) if f.name not in ELSEWHERE}
+    given = {f.name: getattr(e, f.name) for f in fields(e) if f.name not in PLACES}
     given = {name: value for name, value in given.items() if value != getattr(usual, name)}
     if unknown := of_users(e):
         return f"# first import the file that registers {' and '.join(unknown)}\n{call(given)}"

@@ -94,14 +94,14 @@ class Checkpoints:
         self.path.unlink(missing_ok=True)
 
 
-def read(folder: Path) -> Checkpoint | None:
-    """What the folder's checkpoint says, or None if the run was stopped before its first."""
+def read(folder: Path, *, only_facts: bool = False) -> Checkpoint | None:
+    """What the folder's checkpoint says, without its tensors if `only_facts`; None before a run's first."""
     path = folder / NAME
     if not path.exists():
         return None
     damaged = "is no checkpoint of coteach, or damaged: begin anew in another folder."
     try:
-        header, tensors = tensorfile.read(path, damaged)
+        header, tensors = tensorfile.read(path, damaged, only_facts=only_facts)
     except ValueError as error:
         raise NotResumable(str(error)) from error
     if header.get("format") != FORMAT:
@@ -126,7 +126,7 @@ def read(folder: Path) -> Checkpoint | None:
 
 def rows_kept(folder: Path) -> int:
     """How many epochs of how many runs, all together, do not have to be trained again."""
-    kept = read(folder)
+    kept = read(folder, only_facts=True)
     if kept is None:
         return 0
     names = ("estimate.jsonl", "metrics.jsonl")

@@ -10,6 +10,7 @@ from coteach.runs.experiment import Experiment
 from coteach.whole import is_unfinished, regular, write_whole
 
 LOCK = ".lock"
+PLACES = ("out", "data_dir", "resume", "tensorboard")  # of an experiment: where files lie decides no result
 ROWS = ("estimate.jsonl", "metrics.jsonl", "losses.jsonl")  # files that grow from epoch to epoch
 
 
@@ -97,12 +98,13 @@ def drop_rows(path: Path, seed: int) -> None:
         write_whole(path, "".join(f"{line}\n" for line in kept))
 
 
-def read_rows(path: Path) -> list[dict]:
-    """All rows; none of a file that is not there."""
+def read_rows(path: Path, torn: bool = False) -> list[dict]:
+    """All rows; none of a file that is not there. The last one of a `torn` file is left out if it is not whole."""
     if not path.exists():
         return []
     try:
-        return [dict(json.loads(line)) for line in regular(path).read_text("utf-8").splitlines()]
+        text = regular(path).read_text("utf-8")
+        return [dict(json.loads(line)) for line in (text[: text.rfind("\n") + 1] if torn else text).splitlines()]
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: it must have a row of JSON on each line.") from error
 
@@ -122,4 +124,4 @@ def plain(value: Any) -> Any:
 
 def described(experiment: Experiment) -> dict[str, Any]:
     """The experiment without where its files lie: what decides the result."""
-    return {k: v for k, v in asdict(experiment).items() if k not in ("out", "data_dir", "resume", "tensorboard")}
+    return {k: v for k, v in asdict(experiment).items() if k not in PLACES}
