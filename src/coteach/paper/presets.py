@@ -48,7 +48,7 @@ class Cell:
         e = self.experiment
         parts = [e.dataset] if len(datasets(self.preset)) > 1 else []
         parts += [e.method, e.loss, e.fidelity, e.network]
-        numbers = given(e, "keep_type", "warmup", "estimate_epochs", "epochs", "tau")
+        numbers = given(e, "keep_type", "warmup", "estimate_epochs", "joint_weight", "epochs", "tau")
         parts += [f"{key}-{value:g}" for key, value in numbers.items()]
         parts += [e.noise, *(f"{rate:g}" for rate in given(e, "rate").values())]
         return "-".join(part for part in parts if part)
@@ -71,6 +71,7 @@ class Cell:
             "keep_type": e.keep_type,
             "warmup": e.warmup,
             "estimate_epochs": e.estimate_epochs,
+            "joint_weight": e.joint_weight,
             "epochs": e.plan().epochs,
         }
 
@@ -191,6 +192,8 @@ def row_label(e: Experiment) -> str:
     """The method, and whatever of it is not usual."""
     details = [e.fidelity if e.fidelity != "authors" or e.method.startswith("coteaching_plus") else None, e.loss]
     details += [f"{key} {value}" for key, value in given(e, "network", "keep_type", "warmup").items()]
+    if e.joint_weight is not None:
+        details.append(f"c = {e.joint_weight:g}")
     if e.estimate_epochs is not None:
         details.append(f"Q̂ after {e.estimate_epochs} epochs")
     if e.tau is not None and e.rate is not None:

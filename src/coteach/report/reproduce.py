@@ -122,7 +122,7 @@ def comparison_tables(lines: list[Line]) -> list[Table]:
     tables = []
     for column in dict.fromkeys(line.column for line in lines):
         table = Table(title=column, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        table.add_column("test accuracy (%) of", min_width=24)
+        table.add_column("test accuracy (%) of", min_width=24, overflow="fold")
         for name in ("ours", "n", "known", "differs by"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("source", no_wrap=True)

@@ -24,6 +24,7 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 # Flags that go into the plan as they are.
 GIVEN = (
     "batch_size", "warmup", "ramp", "keep_type", "keep_per_class", "optimizer", "lr", "loss", "estimate_epochs",
+    "joint_weight",
 )  # fmt: skip
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
@@ -91,6 +92,8 @@ class Experiment:
     """Keep that share of each given class, not of all samples together: for classes of very different sizes."""
     estimate_epochs: Annotated[int | None, flag("N", "as many as the second has")] = None
     """Epochs of f_correction's first training, from which it estimates how labels flip."""
+    joint_weight: Annotated[float | None, flag("X", "0.9; 0.85 for cifar100")] = None
+    """How much agreement counts in jocor's loss, from 0 to 1."""
     network: Annotated[str | None, flag("NAME", "the paper's for the data set", ", ".join(NETWORKS) + ".")] = None
     optimizer: Annotated[Literal["adam", "sgd"] | None, flag("{adam,sgd}", "adam; sgd for openset-…")] = None
     """Optimiser."""
@@ -163,6 +166,9 @@ class Experiment:
                 raise ValueError(
                     f"{name} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %."
                 )
+        weight = self.joint_weight
+        if weight is not None and not (isinstance(weight, Real) and 0 <= float(weight) <= 1):
+            raise ValueError(f"joint_weight is {weight}: give a share from 0 to 1, such as 0.9.")
         least = {"epochs": 1, "batch_size": 1, "ramp": 1, "estimate_epochs": 1, "group": 1}
         least |= {"warmup": 0, "noise_seed": 0}
         for name, lowest in least.items():
