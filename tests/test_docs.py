@@ -7,6 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 QUOTED = re.compile(r"\d+\.\d+ ± \d+\.\d+")
+PER_CENT = r"(?<![\d.])\d{1,2}\.\d{2}(?!\d)"
+ALONE = re.compile(rf"(?<!± ){PER_CENT}(?! ±)")  # of one seed, or somebody else's
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))
 SOURCES = {"docs/imbalance.md"}  # pages that are themselves the record of a measurement, with its raw file
 
@@ -25,6 +27,13 @@ def test_every_quoted_result_was_measured(page, measured):
     elsewhere = quoted_in(ROOT / "benchmarks" / "README.md")  # the demo, the precisions
     quoted = quoted_in(ROOT / page)
     assert quoted <= measured | elsewhere, quoted - measured - elsewhere
+
+
+def test_every_quoted_result_of_one_seed_is_in_a_table():
+    tables = "\n".join(page.read_text("utf-8") for page in (ROOT / "results").glob("*/README.md"))
+    quoted = set(ALONE.findall((ROOT / "docs/results.md").read_text("utf-8")))
+    assert len(quoted) > 40
+    assert quoted <= set(re.findall(PER_CENT, tables)), quoted - set(re.findall(PER_CENT, tables))
 
 
 def test_the_readme_quotes_the_tables_of_the_results(measured):
