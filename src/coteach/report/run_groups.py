@@ -19,6 +19,7 @@ TOLD = {
     "warmup": "warm-up ",
     "ramp": "ramp ",
     "estimate_epochs": "Q̂ after epochs ",
+    "joint_weight": "c = ",
     "epochs": "epochs ",
     "batch_size": "batches of ",
     "optimizer": "",
