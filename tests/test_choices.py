@@ -12,7 +12,7 @@ from coteach.runs import choices
 from coteach.runs.choices import choose_engine, choose_threads
 from coteach.runs.experiment import Experiment
 
-SHAPES = {"mlp": (1, 28, 28), "small_cnn": (3, 32, 32), "cnn7": (3, 32, 32)}
+SHAPES = {"mlp": (1, 28, 28), "small_cnn": (3, 32, 32), "cnn7": (3, 32, 32), "preact_resnet18": (3, 32, 32)}
 
 
 def engine(name: str, device: str = "cuda", networks_in_all: int = 2, epochs: int = 200, **said):
@@ -64,6 +64,9 @@ def test_only_convolutions_on_a_gpu_leave_float32():
 def test_long_trainings_on_a_gpu_are_compiled(monkeypatch):
     assert engine("mlp").compiled
     assert not engine("mlp", epochs=20).compiled
+    assert not engine("mlp", networks_in_all=30, epochs=20).compiled
+    assert engine("preact_resnet18", epochs=20).compiled  # few steps, but large ones
+    assert not engine("preact_resnet18", epochs=10).compiled
     assert engine("mlp", epochs=20, compile="yes").compiled
     assert not engine("mlp", compile="no").compiled
     assert not engine("mlp", deterministic=True).compiled

@@ -96,3 +96,19 @@ def test_every_position_of_a_permutation_is_as_likely():
             assert ((counts - 100) ** 2 / 100).sum() < 35
     same = (orders[:, 0] == orders[:, 1]).double().mean().item()
     assert same == pytest.approx(1 / 6, abs=0.05)
+
+
+def test_what_triton_cannot_multiply_is_kept_from_the_compiler():
+    graphs = []
+
+    def record(graph, inputs):
+        graphs.append(graph.code)
+        return graph.forward
+
+    def augmented(key_R1):
+        return draws.uniform(key_R1, 6) + 1
+
+    key_R1 = draws.keys([3, 4], "augment", 1, 2)
+    assert torch.equal(torch.compile(augmented, backend=record)(key_R1), augmented(key_R1))
+    assert graphs
+    assert not any(str(abs(draws.GOLDEN_GAMMA)) in code for code in graphs)

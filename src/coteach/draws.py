@@ -29,10 +29,25 @@ def keys(
 
 def bits(key_R1: Tensor, n: int) -> Tensor:
     """`n` distinct 64-bit integers a run: SplitMix64 is a bijection of its counter."""
+    return opaque_splitmix64(key_R1, n) if torch.compiler.is_compiling() else splitmix64(key_R1, n)
+
+
+def splitmix64(key_R1: Tensor, n: int) -> Tensor:
     z = key_R1 + GOLDEN_GAMMA * torch.arange(1, n + 1, device=key_R1.device)
     z = (z ^ _shift_right(z, 30)) * MIX_1
     z = (z ^ _shift_right(z, 27)) * MIX_2
     return z ^ _shift_right(z, 31)
+
+
+@torch.library.custom_op("coteach::splitmix64", mutates_args=())
+def opaque_splitmix64(key_R1: Tensor, n: int) -> Tensor:
+    """The same to torch.compile as a closed box: its counter has 32 bits there, too few for the constants."""
+    return splitmix64(key_R1, n)
+
+
+@opaque_splitmix64.register_fake
+def _(key_R1: Tensor, n: int) -> Tensor:
+    return key_R1.new_empty(len(key_R1), n)
 
 
 def permutation(key_R1: Tensor, n: int) -> Tensor:

@@ -22,8 +22,10 @@ SMALL_NETWORK_STEP = 3e7
 SMALL_STEP = 1e8
 # Parameters up to which a GPU is faster with many convolutional networks as one grouped convolution.
 SMALL_CONVOLUTIONS = 250_000
-# Steps of a training from which on a compilation of half a minute pays.
+# A compilation of half a minute pays from this many steps of a training on, however small they are …
 MANY_STEPS = 50_000
+# … and from this many updates of single parameters, where each step is large.
+MANY_UPDATES = 1.5e11
 
 
 def choose_engine(
@@ -42,7 +44,8 @@ def choose_engine(
         return Engine(batched=False, precision=choose_precision(experiment, network, on_gpu), captured=captured)
     batched = {"auto": goes_batched(network, networks, plan, on_gpu), "batched": True, "loop": False}
     steps = plan.epochs * max(1, samples // plan.batch_size)
-    pays = on_gpu and steps >= MANY_STEPS and not experiment.deterministic and can_compile()
+    long = steps >= MANY_STEPS or steps * networks * parameters(network) >= MANY_UPDATES
+    pays = on_gpu and long and not experiment.deterministic and can_compile()
     return Engine(
         batched=batched[experiment.stack],
         precision=choose_precision(experiment, network, on_gpu),

@@ -105,9 +105,7 @@ class Experiment:
     """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
     stack: Literal["auto", "batched", "loop"] = "auto"
     """All networks in one batched call, or one after the other; auto takes the faster."""
-    compile: Annotated[Literal["auto", "yes", "no"], flag("{yes,no}", "yes on a GPU from 50,000 steps on")] = (
-        "auto"
-    )
+    compile: Annotated[Literal["auto", "yes", "no"], flag("{yes,no}", "yes for a long training on a GPU")] = "auto"
     """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
     group: Annotated[int | None, flag("N", "as many as fit into memory")] = None
     """Runs that are trained at the same time."""
