@@ -112,7 +112,8 @@ def order(problem: Problem, run: int, plan: Plan, epoch: int) -> list[Tensor]:
     n = len(problem.x_M)
     shuffled = draws.permutation(draws.keys([problem.seeds[run]], "shuffle", epoch), n)[0]
     size = min(plan.batch_size, n)
-    return [shuffled[start : start + size] for start in range(0, n - size + 1, size)]
+    whole = [shuffled[start : start + size] for start in range(0, n - size + 1, size)]
+    return whole[: plan.steps_per_epoch]
 
 
 def train_step(

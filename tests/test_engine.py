@@ -27,7 +27,7 @@ def numbered() -> tuple[Batches, list[Tensor]]:
         return x
 
     x = torch.randint(0, 256, (12, 1, 4, 4)).byte()
-    batches = Batches(x, torch.zeros(2, 12).long(), [3, 4], 4, torch.float32, Augment(3, note, lambda x: x, 4))
+    batches = Batches(x, torch.zeros(2, 12).long(), [3, 4], 4, 3, torch.float32, Augment(3, note, lambda x: x, 4))
     return batches, seen
 
 

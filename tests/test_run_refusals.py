@@ -35,6 +35,7 @@ from run_cases import experiment, silent
         ({"method": "f_correction", "estimate_epochs": 4}, "of only 3 epochs"),
         ({"lr": 0.0}, "learning rate above 0"),
         ({"method": "jocor", "joint_weight": 1.5}, "a share from 0 to 1"),
+        ({"steps_per_epoch": 0}, "at least 1"),
         ({"seeds": ()}, "one or more whole numbers"),
         ({"seeds": (1.5,)}, "one or more whole numbers"),
         ({"seeds": "12"}, "one or more whole numbers"),

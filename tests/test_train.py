@@ -194,6 +194,13 @@ def test_a_known_matrix_of_no_noise_is_standard_training():
     torch.testing.assert_close(known.stack.theta_NRP, standard.stack.theta_NRP, rtol=1e-9, atol=1e-9)
 
 
+def test_fewer_steps_of_an_epoch_train_like_the_plain_loop():
+    whole = PLAN.steps(len(problem().x_M))
+    assert whole > 2
+    assert_trains_like_the_plain_loop("coteaching", replace(PLAN, steps_per_epoch=2))
+    assert replace(PLAN, steps_per_epoch=whole + 1).steps(len(problem().x_M)) == whole
+
+
 def test_single_switches_train_like_the_plain_loop():
     """Halfway houses between the two fidelities."""
     for text in ("paper+rescue", "paper+divided_twice", "authors-softmax_twice", "authors-rescue-floor"):

@@ -14,6 +14,8 @@ class Plan:
     Parameters
     ----------
     epochs, batch_size : int
+    steps_per_epoch : int, optional
+        Mini-batches of an epoch at most; by default as many as the samples fill.
     warmup : int
         Epochs before disagreement counts.
     parallel_warmup : bool
@@ -56,6 +58,7 @@ class Plan:
 
     epochs: int = 200
     batch_size: int = 128
+    steps_per_epoch: int | None = None
     warmup: int = 0
     parallel_warmup: bool = False
     ramp: int = 10
@@ -78,6 +81,14 @@ class Plan:
     def capturable(self) -> bool:
         """Whether a step on a GPU needs no answer from it: our own Adam and SGD ask nothing, others may."""
         return self.optimizer in ("adam", "sgd")
+
+    def steps(self, samples: int) -> int:
+        """Mini-batches of an epoch over so many samples; a rest that fills none is left out of it.
+
+        >>> Plan(batch_size=128).steps(60_000), Plan(batch_size=128, steps_per_epoch=401).steps(60_000)
+        (468, 401)
+        """
+        return min(max(1, samples // self.batch_size), self.steps_per_epoch or samples)
 
     @property
     def all_epochs(self) -> range:

@@ -275,7 +275,10 @@ def start(
         generation=generation,
         fused=engine.fused,
     )
-    batches = batches_of(problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, dtype, problem.augment, team)
+    steps = plan.steps(len(problem.x_M))
+    batches = batches_of(
+        problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, steps, dtype, problem.augment, team
+    )
     optimiser = new_optimiser(stack, plan, engine.fused)
     now = Now(plan, problem.noise_rates, device)
     diary = Diary((batches.per_epoch, *stack.shape, batches.size), dtype, device)

@@ -18,8 +18,8 @@ View = Callable[[Tensor, int], Tensor]  # (x_RB…, N) → x_NRB…: what each n
 class Batches:
     """Samples x_M… with each run's own labels y_RM, dealt in mini-batches of B.
 
-    The remainder of an epoch that does not fill a batch is dropped when there is more than one batch. Of a team of
-    processes each takes the samples of its own part of a mini-batch, and the labels of the whole.
+    An epoch has so many `steps`; samples beyond them are left out, others in each epoch. Of a team of processes
+    each takes the samples of its own part of a mini-batch, and the labels of the whole.
     """
 
     def __init__(
@@ -28,13 +28,14 @@ class Batches:
         y_RM: Tensor,
         seeds: list[int],
         batch_size: int,
+        steps: int,
         dtype: torch.dtype,
         augment: Augment | None = None,
         team: Team = ALONE,
     ):
         self.x_M, self.y_RM, self.seeds, self.dtype, self.augment = x_M, y_RM, seeds, dtype, augment
         self.size = min(batch_size, len(x_M))
-        self.per_epoch = len(x_M) // self.size
+        self.per_epoch = steps
         self.mine = team.part(self.size)
         # filled anew for each epoch, always in the same place, where a captured step looks for them
         self.order_SRB = y_RM.new_zeros(self.per_epoch, len(seeds), self.size)

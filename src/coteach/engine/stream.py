@@ -203,12 +203,13 @@ class Streamed(Batches):
         y_RM: Tensor,
         seeds: list[int],
         batch_size: int,
+        steps: int,
         dtype: torch.dtype,
         augment: Augment | None = None,
         team: Team = ALONE,
     ):
         # all that is asked of the samples there is their number
-        super().__init__(cast("Tensor", x_M), y_RM, seeds, batch_size, dtype, augment, team)
+        super().__init__(cast("Tensor", x_M), y_RM, seeds, batch_size, steps, dtype, augment, team)
         self.stream = x_M
         shape = (*self.order_SRB[0, :, self.mine].shape, *x_M.shape[1:])
         self.x_RB = torch.empty(shape, dtype=x_M.dtype, device=x_M.device)  # where a captured step looks for it

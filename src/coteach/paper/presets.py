@@ -14,6 +14,7 @@ from coteach import names
 from coteach.runs.experiment import Experiment
 
 ABOUT = {"title", "show", "data", "first", "then", "cells"}  # keys of a preset that are no fields of an experiment
+NUMBERS = ("keep_type", "warmup", "estimate_epochs", "joint_weight", "steps_per_epoch", "epochs", "tau")
 LABELS = {
     "standard": "Standard",
     "decoupling": "Decoupling",
@@ -48,7 +49,7 @@ class Cell:
         e = self.experiment
         parts = [e.dataset] if len(datasets(self.preset)) > 1 else []
         parts += [e.method, e.loss, e.fidelity, e.network]
-        numbers = given(e, "keep_type", "warmup", "estimate_epochs", "joint_weight", "epochs", "tau")
+        numbers = given(e, *NUMBERS)
         parts += [f"{key}-{value:g}" for key, value in numbers.items()]
         parts += [e.noise, *(f"{rate:g}" for rate in given(e, "rate").values())]
         return "-".join(part for part in parts if part)
@@ -72,6 +73,7 @@ class Cell:
             "warmup": e.warmup,
             "estimate_epochs": e.estimate_epochs,
             "joint_weight": e.joint_weight,
+            "steps_per_epoch": e.steps_per_epoch,
             "epochs": e.plan().epochs,
         }
 
@@ -194,6 +196,8 @@ def row_label(e: Experiment) -> str:
     details += [f"{key} {value}" for key, value in given(e, "network", "keep_type", "warmup").items()]
     if e.joint_weight is not None:
         details.append(f"c = {e.joint_weight:g}")
+    if e.steps_per_epoch is not None:
+        details.append(f"{e.steps_per_epoch} steps an epoch")
     if e.estimate_epochs is not None:
         details.append(f"Q̂ after {e.estimate_epochs} epochs")
     if e.tau is not None and e.rate is not None:

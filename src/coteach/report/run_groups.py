@@ -22,6 +22,7 @@ TOLD = {
     "joint_weight": "c = ",
     "epochs": "epochs ",
     "batch_size": "batches of ",
+    "steps_per_epoch": "steps per epoch ",
     "optimizer": "",
     "lr": "learning rate ",
     "noise_seed": "noise seed ",

@@ -43,7 +43,7 @@ def choose_engine(
             )
         return Engine(batched=False, precision=choose_precision(experiment, network, on_gpu), captured=captured)
     batched = {"auto": goes_batched(network, networks, plan, on_gpu), "batched": True, "loop": False}
-    steps = plan.epochs * max(1, samples // plan.batch_size)
+    steps = plan.epochs * plan.steps(samples)
     long = steps >= MANY_STEPS or steps * networks * parameters(network) >= MANY_UPDATES
     pays = on_gpu and long and not experiment.deterministic and can_compile()
     return Engine(

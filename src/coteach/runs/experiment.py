@@ -24,7 +24,7 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 # Flags that go into the plan as they are.
 GIVEN = (
     "batch_size", "warmup", "ramp", "keep_type", "keep_per_class", "optimizer", "lr", "loss", "estimate_epochs",
-    "joint_weight",
+    "joint_weight", "steps_per_epoch",
 )  # fmt: skip
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
@@ -82,6 +82,8 @@ class Experiment:
     """Epochs: how often every sample is learnt from."""
     batch_size: Annotated[int | None, flag("N", "128; 64 for digits")] = None
     """Samples of a mini-batch."""
+    steps_per_epoch: Annotated[int | None, flag("N", "as many as the samples fill")] = None
+    """Mini-batches of an epoch at most."""
     warmup: Annotated[int | None, flag("N", "the data set's in the paper's appendix")] = None
     """Epochs before disagreement counts."""
     ramp: Annotated[int | None, flag("N", "10")] = None
@@ -167,7 +169,7 @@ class Experiment:
         weight = self.joint_weight
         if weight is not None and not (isinstance(weight, Real) and 0 <= float(weight) <= 1):
             raise ValueError(f"joint_weight is {weight}: give a share from 0 to 1, such as 0.9.")
-        least = {"epochs": 1, "batch_size": 1, "ramp": 1, "estimate_epochs": 1, "group": 1}
+        least = {"epochs": 1, "batch_size": 1, "ramp": 1, "estimate_epochs": 1, "group": 1, "steps_per_epoch": 1}
         least |= {"warmup": 0, "noise_seed": 0}
         for name, lowest in least.items():
             value = getattr(self, name)

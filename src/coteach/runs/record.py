@@ -186,7 +186,7 @@ def config(
             "samples": len(problem.x_M),
             "test_samples": len(problem.x_test),
             "classes": problem.n_classes,
-            "samples_left_out_of_each_epoch": left_over(len(problem.x_M), plan.batch_size),
+            "samples_left_out_of_each_epoch": left_over(len(problem.x_M), plan),
             "sha256": data_sha256,
             "noise_sha256": noise_sha256,
         },
@@ -205,8 +205,8 @@ def fingerprint(dataset: Dataset) -> str:
     return digest.hexdigest()
 
 
-def left_over(samples: int, batch_size: int) -> int:
-    return samples % batch_size if samples > batch_size else 0
+def left_over(samples: int, plan: Plan) -> int:
+    return max(0, samples - plan.steps(samples) * plan.batch_size)
 
 
 def hardware(device: str) -> str:
