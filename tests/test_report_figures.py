@@ -6,11 +6,12 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 from coteach.cli import main
 from coteach.report import figures
-from coteach.report.curve_grid import MEASURES, numbered, over_seeds
+from coteach.report.curve_grid import MEASURES, Grid, draw_grid, numbered, over_seeds
 from coteach.report.request import PANELS
 from report_runs import changed_experiment, write_run
 
@@ -87,6 +88,16 @@ def test_panels_are_those_asked_for_in_that_order(drawn):
     assert [ax.get_ylabel() for ax in figure.axes] == ["keep rate λ", "disagreement (%)"]
     told = "digits. Mean of 2 seeds, band: ± 1 standard deviation; 6 epochs. All: τ 0.3."
     assert told in texts("figures/curves-digits.svg")
+
+
+@pytest.mark.parametrize("low, high, shown", [(50.4, 50.5, 2.0), (0.0, 50.0, 55.0)])
+def test_a_flat_line_looks_flat(low, high, shown, drawn):
+    line = {"standard": ([1, 2, 3], np.array([[low, high, low]]))}
+    draw_grid(Grid([""], ["pair"], ["label_precision"], ["standard"], lambda *where: line), [Path("flat.svg")], "")
+    ((ax,),) = (figure.axes for figure in drawn())
+    bottom, top = ax.get_ylim()
+    assert top - bottom == pytest.approx(shown)
+    assert bottom + top == pytest.approx(low + high)
 
 
 def test_a_panel_without_a_line_leaves_its_words_to_the_others(drawn):

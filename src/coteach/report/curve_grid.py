@@ -44,12 +44,21 @@ def draw_grid(grid: Grid, paths: Iterable[Path], caption: str) -> None:
                     draw_line(ax, label, styles[label], epochs, values, MEASURES[measure][1])
                 if not lines:  # not measured (yet)
                     ax.set_axis_off()
+                keep_away(ax, 0.02 * MEASURES[measure][1])
             name_column(panels, ", ".join(filter(None, (row, column))))
         for measure, panels in zip(grid.measures, block, strict=True):
             for ax in drawn(panels)[:1]:
                 ax.set_ylabel(MEASURES[measure][0])
     name_lines(figure, axes, columns=4 if wide else 2)
     save(figure, paths, caption)
+
+
+def keep_away(ax: Any, least: float) -> None:
+    """An axis of at least that span: nearer by, the chance in a line that is flat looks like a mountain range."""
+    low, high = ax.get_ylim()
+    if high - low < least:
+        middle = (low + high) / 2
+        ax.set_ylim(middle - least / 2, middle + least / 2)
 
 
 def name_column(panels: np.ndarray, title: str) -> None:
