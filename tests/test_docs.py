@@ -36,6 +36,13 @@ def test_every_quoted_result_of_one_seed_is_in_a_table():
     assert quoted <= set(re.findall(PER_CENT, tables)), quoted - set(re.findall(PER_CENT, tables))
 
 
+def test_how_far_it_is_says_how_far_it_is():
+    page = (ROOT / "docs/results.md").read_text("utf-8")
+    told = {name: cells for name, cells in re.findall(r"\| `coteach reproduce (\S+)` \| (\d+ of \d+) \|", page)}
+    pages = {path.parent.name: path.read_text("utf-8") for path in (ROOT / "results").glob("*/README.md")}
+    assert told == {name: re.search(r"(\d+ of \d+) cells", text)[1] for name, text in pages.items()}
+
+
 def test_the_readme_quotes_the_tables_of_the_results(measured):
     quoted = quoted_in(ROOT / "README.md")
     assert len(quoted) > 5

@@ -197,7 +197,7 @@ def row_label(e: Experiment) -> str:
     if e.joint_weight is not None:
         details.append(f"c = {e.joint_weight:g}")
     if e.steps_per_epoch is not None:
-        details.append(f"{e.steps_per_epoch} steps an epoch")
+        details.append(f"{e.steps_per_epoch} steps")
     if e.estimate_epochs is not None:
         details.append(f"Q̂ after {e.estimate_epochs} epochs")
     if e.tau is not None and e.rate is not None:
