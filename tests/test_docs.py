@@ -38,7 +38,7 @@ def test_every_quoted_result_of_one_seed_is_in_a_table():
 
 def test_how_far_it_is_says_how_far_it_is():
     page = (ROOT / "docs/results.md").read_text("utf-8")
-    told = {name: cells for name, cells in re.findall(r"\| `coteach reproduce (\S+)` \| (\d+ of \d+) \|", page)}
+    told = dict(re.findall(r"\| `coteach reproduce (\S+)` \| (\d+ of \d+) \|", page))
     pages = {path.parent.name: path.read_text("utf-8") for path in (ROOT / "results").glob("*/README.md")}
     assert told == {name: re.search(r"(\d+ of \d+) cells", text)[1] for name, text in pages.items()}
 
