@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from coteach import draws
 from coteach.data import Dataset
 from coteach.engine import Engine
 from coteach.engine.batches import same_view
@@ -62,6 +63,13 @@ def test_those_who_sit_out_are_the_cpu(build, optimizer):
 def test_compiled_is_the_cpu(name, batched):
     plan = replace(PLAN, epochs=4)
     assert_same_on_gpu(name, plan, normed, Engine(torch.float64, batched, compiled=True, captured=True))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_draws_compile_and_are_the_cpus():
+    key_R1 = draws.keys([3, 4], "augment", 1, 2)
+    compiled = torch.compile(draws.uniform, dynamic=False)  # which raises here, instead of going on uncompiled
+    assert torch.equal(compiled(key_R1.cuda(), 700).cpu(), draws.uniform(key_R1, 700))
 
 
 @pytest.mark.parametrize("precision", [Precision.TF32, Precision.BF16])
