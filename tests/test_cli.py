@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import get_args
 
@@ -224,3 +226,22 @@ def test_a_mistake_is_followed_by_no_examples(capsys):
     with pytest.raises(SystemExit):
         main(["run", "--methd", "standard"])
     assert "examples:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("signum, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_python_drops_comes_again(signum, code, monkeypatch):
+    after = []
+
+    def work(command):
+        thing = set()
+        watched = weakref.ref(thing, lambda _: signal.raise_signal(signum))
+        del thing  # here it is raised, and dropped
+        after.append(watched)
+        time.sleep(20)
+        after.append("never")
+
+    monkeypatch.setattr(cli, "carry_out", work)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["data"])
+    assert stop.value.code == code
+    assert len(after) == 1

@@ -3,10 +3,14 @@
 Nothing heavy is imported before a command is known, so that `--help` answers at once.
 """
 
+import _thread
 import os
 import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +24,7 @@ from coteach.report.request import Report
 from coteach.runs.experiment import IN_RUN_FOLDER, Experiment, flag
 from coteach.usage import EXAMPLES
 
+SIGNALS = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}  # what each is raised by
 ALONE = {"--ray": "local", "--tensorboard": str(IN_RUN_FOLDER)}  # flags whose value may be left out
 
 
@@ -95,7 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"coteach {__version__}")
             return
         command = parsed(words or ["--help"])
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), heeding_every_interrupt():
             warnings.showwarning = note
             carry_out(command)
     except ValueError as mistake:
@@ -107,6 +112,26 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("coteach: stopped.", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+@contextmanager
+def heeding_every_interrupt() -> Iterator[None]:
+    """Python drops whatever is raised in the callback of a weak reference, Ctrl-C too: then it comes once more."""
+    usual = sys.unraisablehook
+
+    def hook(dropped: Any) -> None:
+        if signum := SIGNALS.get(dropped.exc_type):
+            threading.Timer(
+                0.01, _thread.interrupt_main, [signum]
+            ).start()  # not at once: it would be dropped here
+        else:
+            usual(dropped)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual
 
 
 def parsed(words: list[str]) -> Any:

@@ -19,6 +19,7 @@ from coteach.engine.batches import Batches, View, evaluation_input, half_views, 
 from coteach.engine.diary import Choice, Diary
 from coteach.engine.now import Now
 from coteach.engine.optimisers import Optimiser, new_optimiser
+from coteach.engine.signals import between_steps
 from coteach.engine.state import State, restore
 from coteach.engine.steps import Captured, Fused, as_it_is
 from coteach.engine.stream import Stream, batches_of, chunks, put_away
@@ -222,7 +223,7 @@ def fit(
     phases = method.phases(plan)
     if plan.keep_per_class:
         phases = [replace(phase, rule=phase.rule.of_each_class()) for phase in phases]
-    with put_away(problem.x_M, problem.x_test):
+    with put_away(problem.x_M, problem.x_test), between_steps() as heeding_signals:
         training = start(problem, method.networks, plan, build, engine, view, ledger=ledger, team=team)
         for position, phase in enumerate(phases):
             if since and position < since.phase:
@@ -246,7 +247,7 @@ def fit(
             if engine.captured and team.size == 1:  # not while processes wait for each other
                 learn = Captured(learn)
             for epoch in phase.epochs:
-                train_epoch(learning, epoch, learn)
+                train_epoch(learning, epoch, heeding_signals(learn))
                 rows = measure(training, phase, epoch)
                 on_epoch(Epoch(epoch, rows, preliminary, training, position, noted=bool(learning.ledger)))
         return training
