@@ -55,7 +55,7 @@ def main() -> None:
 def one_epoch(y_M: torch.Tensor, classes: int, batch: int = 4096) -> Ledger:
     """What a training of two networks would note, from logits that are the same for every batch."""
     x_M = torch.zeros(len(y_M), 1, dtype=torch.uint8)
-    batches = Batches(x_M, y_M[None], [1], batch, torch.float32)
+    batches = Batches(x_M, y_M[None], [1], batch, len(x_M) // batch, torch.float32)
     ledger = Ledger(batches, 2, torch.float32)
     diary = Diary((batches.per_epoch, 2, 1, batches.size), torch.float32, torch.device("cpu"))
     logits = torch.randn(2, 1, batches.size, classes)

@@ -21,7 +21,8 @@ def between_steps() -> Iterator[Callable[[Step], Step]]:
     if threading.current_thread() is not threading.main_thread():  # signals are not for others
         yield as_it_is
         return
-    usual = {s: handler for s in (signal.SIGINT, signal.SIGTERM) if callable(handler := signal.getsignal(s))}
+    found = {int(s): signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    usual = {signum: handler for signum, handler in found.items() if callable(handler)}
     waiting: list[int] = []
 
     def postpone(signum: int, frame: FrameType | None) -> None:
