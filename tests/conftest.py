@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from importlib.util import find_spec
 
 # Before torch and NumPy are imported: pytest-xdist already uses every core, and a sum over
@@ -16,6 +17,9 @@ import torch  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 torch.set_num_threads(1)
+
+# A shell turns Ctrl-C off for what it starts in the background, and for all that this starts in turn.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: the first call into torch is slow, and tests never judge time.
 settings.register_profile(

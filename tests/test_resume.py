@@ -91,11 +91,6 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
     )
 
 
-def listening() -> None:
-    """In the new process: what runs in the background is told to ignore Ctrl-C, and hands that on."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
     out = tmp_path / "run"
@@ -112,7 +107,7 @@ def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
         str(out),
     ]
     started = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=listening,
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")},
     )  # fmt: skip
     until = time.monotonic() + 120
