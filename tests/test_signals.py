@@ -56,8 +56,8 @@ def test_what_a_handler_of_ones_own_does_is_done_then():
     done: list[str] = []
     signal.signal(signal.SIGTERM, lambda *_: done.append("mine"))
     with between_steps() as heeding:
-        heeding(asking(1, signal.SIGTERM, done))()
-    assert done[:3] == ["asked", "stepped", "mine"]
+        one_after_the_other(heeding(asking(1, signal.SIGTERM, done)), heeding(lambda: done.append("stepped")))
+    assert done == ["asked", "stepped", "mine", "stepped"]
 
 
 def test_one_that_comes_after_the_last_step_is_not_lost():

@@ -121,9 +121,8 @@ def heeding_every_interrupt() -> Iterator[None]:
 
     def hook(dropped: Any) -> None:
         if signum := SIGNALS.get(dropped.exc_type):
-            threading.Timer(
-                0.01, _thread.interrupt_main, [signum]
-            ).start()  # not at once: it would be dropped here
+            later = threading.Timer(0.01, _thread.interrupt_main, [signum])  # at once it would be dropped in here
+            later.start()
         else:
             usual(dropped)
 

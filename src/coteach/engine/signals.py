@@ -28,11 +28,13 @@ def between_steps() -> Iterator[Callable[[Step], Step]]:
     def postpone(signum: int, frame: FrameType | None) -> None:
         if waiting:
             usual[signum](signum, frame)
-        waiting.append(signum)
+        else:
+            waiting.append(signum)
 
     def heed() -> None:
         if waiting:
-            usual[waiting[0]](waiting[0], None)
+            signum = waiting.pop()
+            usual[signum](signum, None)
 
     def heeding(step: Step) -> Step:
         def step_and_heed() -> None:
