@@ -57,7 +57,16 @@ def data_of(cell: Cell) -> str:
 
 def row_of(cell: Cell) -> str:
     """What tells a variant from the others."""
-    more = ("loss", "estimate_epochs", "joint_weight", "steps_per_epoch", "tau", "keep_type", "warmup")
+    more = (
+        "loss",
+        "warmup_loss",
+        "estimate_epochs",
+        "joint_weight",
+        "steps_per_epoch",
+        "tau",
+        "keep_type",
+        "warmup",
+    )
     flags = [f"`--{name.replace('_', '-')} {cell[name]}`" for name in more if cell.get(name) is not None]
     return ", ".join([f"`{cell['method']}`", f"`{cell['fidelity']}`", *flags])
 

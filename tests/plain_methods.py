@@ -42,21 +42,22 @@ def stages(name: str, plan: Plan) -> list[Stage]:
     """The stages of a method; one that is not written out here is taken from its phases as they are."""
     every, warm = range(1, plan.epochs + 1), range(1, plan.warmup + 1)
     later = range(plan.warmup + 1, plan.epochs + 1)
-    loss = each(SAMPLE_LOSSES[plan.loss or "cross_entropy"])
+    plain_loss, first_loss = plan.loss or "cross_entropy", plan.warmup_loss or plan.loss or "cross_entropy"
+    loss, first = each(SAMPLE_LOSSES[plain_loss]), each(SAMPLE_LOSSES[first_loss])
     authors = plan.fidelity
     match name:
         case "standard" | "mentornet" | "coteaching":
-            return [Stage(every, oracle.RULES[name], loss)]
+            return [Stage(warm, oracle.RULES[name], first), Stage(later, oracle.RULES[name], loss)]
         case "decoupling":
             bounded = lambda n, batch: 1 / max(0.1 * batch, n)  # noqa: E731
-            return [Stage(warm, oracle.standard, loss), Stage(later, oracle.decoupling, loss, bounded)]
+            return [Stage(warm, oracle.standard, first), Stage(later, oracle.decoupling, loss, bounded)]
         case "coteaching_plus" | "coteaching_plus_own":
             exchange = name == "coteaching_plus"
             weight = (lambda n, batch: 1 / n / n) if authors.divided_twice else Stage.weight
             start = oracle.mentornet if plan.parallel_warmup or not exchange else oracle.coteaching
             twice = authors.softmax_twice and plan.loss is None
             return [
-                Stage(warm, start, loss, weight),
+                Stage(warm, start, first, weight),
                 Stage(
                     later,
                     oracle.coteaching_plus if exchange else oracle.coteaching_plus_own,
@@ -68,12 +69,14 @@ def stages(name: str, plan: Plan) -> list[Stage]:
         case "cotraining":
             begin = max(plan.warmup, min(plan.ramp, plan.epochs // 2))
             return [
-                Stage(range(1, begin + 1), oracle.standard, loss),
+                Stage(warm, oracle.standard, first),
+                Stage(range(plan.warmup + 1, begin + 1), oracle.standard, loss),
                 Stage(range(begin + 1, plan.epochs + 1), oracle.cotraining, loss, own_labels=True),
             ]
         case "jocor":
             return [
-                Stage(every, oracle.jocor, joint(SAMPLE_LOSSES[plan.loss or "cross_entropy"], plan.joint_weight))
+                Stage(warm, oracle.jocor, joint(SAMPLE_LOSSES[first_loss], plan.joint_weight)),
+                Stage(later, oracle.jocor, joint(SAMPLE_LOSSES[plain_loss], plan.joint_weight)),
             ]
         case "f_correction":
             estimate = every if plan.estimate_epochs is None else range(1, plan.estimate_epochs + 1)

@@ -154,7 +154,7 @@ def cell_key(cell):
     """All but the noise and τ, read off the name."""
     e = cell.experiment
     numbers = (e.keep_type, e.warmup, e.estimate_epochs, e.joint_weight, e.steps_per_epoch)
-    return (e.dataset, e.method, e.loss, e.fidelity, e.network, *numbers)
+    return (e.dataset, e.method, e.loss, e.warmup_loss, e.fidelity, e.network, *numbers)
 
 
 def test_open_sets_of_another_share_are_other_images_and_do_not_run_together():
@@ -172,6 +172,7 @@ def test_open_sets_of_another_share_are_other_images_and_do_not_run_together():
         {"noise": "symmetric"}, {"noise_seed": 1}, {"tau": 0.3}, {"epochs": 3}, {"batch_size": 32}, {"warmup": 0},
         {"ramp": 2}, {"keep_type": 2}, {"network": "mlp3"}, {"optimizer": "sgd"}, {"lr": 0.1},
         {"precision": "bf16"}, {"fidelity": "paper+floor"}, {"joint_weight": 0.1}, {"steps_per_epoch": 2},
+        {"warmup_loss": "gce"},
     ],
     ids=str,
 )  # fmt: skip

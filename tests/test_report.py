@@ -251,14 +251,21 @@ def test_own_data_are_handed_in_again():
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize(
-    "names", [{"method": "agree"}, {"loss": "taylor"}, {"network": "my net"}, {"method": "a'\n#", "loss": "b\r"}]
+    "names",
+    [
+        {"method": "agree"},
+        {"loss": "taylor"},
+        {"warmup_loss": "taylor"},
+        {"network": "my net"},
+        {"method": "a'\n#", "loss": "b\r"},
+    ],
 )
 def test_names_that_a_user_registered_are_repeated_in_python(names, own):
     dataset = {"dataset": "own"} if own else {}
     experiment = Experiment(**dataset, noise="pair", rate=0.4, seeds=(1, 2), **names)
     note, call = run_tables.command(replace_experiment(experiment)).splitlines()
     assert note.startswith("# first import the file that registers the ")
-    assert all(f"the {what} {name!r}" in note for what, name in names.items())
+    assert all(f"the {what.removeprefix('warmup_')} {name!r}" in note for what, name in names.items())
     called = eval(call, {"coteach": StubLibrary, "data": "data"})
     assert called == ((replace(experiment, dataset="digits"), "data") if own else (experiment,))
 

@@ -387,8 +387,20 @@ def test_no_two_cells_share_a_line_of_dots(tmp_path):
 
 
 def test_losses_are_the_ones_that_are_trained_with():
-    loss = preset_figures.loss_of
-    assert loss({"method": "coteaching_plus", "loss": None, "fidelity": "authors"}) == "softmax_twice"
-    assert loss({"method": "coteaching_plus", "loss": None, "fidelity": "paper"}) == "cross_entropy"
-    assert loss({"method": "coteaching", "loss": None, "fidelity": "authors"}) == "cross_entropy"
-    assert loss({"method": "coteaching_plus", "loss": "gce", "fidelity": "authors"}) == "gce"
+    def loss(method, fidelity, name=None, warmup=19, **more):
+        summary = {"method": method, "loss": name, "fidelity": fidelity, **more}
+        return preset_figures.loss_of({"summary": summary, "config": {"warmup": warmup} if warmup else {}})
+
+    assert loss("coteaching_plus", "authors", warmup=0) == "softmax_twice"
+    assert loss("coteaching_plus", "authors") == "softmax_twice after cross_entropy"
+    assert loss("coteaching_plus", "paper") == "cross_entropy"
+    assert loss("coteaching", "authors") == "cross_entropy"
+    assert loss("coteaching_plus", "authors", "gce") == "gce"
+    assert loss("coteaching", "authors", "softmax_twice", warmup_loss=None) == "softmax_twice"
+    assert loss("coteaching", "authors", "gce", warmup_loss="cross_entropy") == "gce after cross_entropy"
+
+
+def test_a_loss_after_another_stands_behind_it_alone():
+    headings = ["gce", "softmax_twice after cross_entropy", "cross_entropy", "softmax_twice"]
+    in_place = ["cross_entropy", "softmax_twice", "softmax_twice after cross_entropy", "gce"]
+    assert sorted(headings, key=preset_figures.in_order) == in_place

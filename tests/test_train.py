@@ -13,6 +13,7 @@ from coteach.fidelity import AUTHORS, parse
 from coteach.losses import LOSSES
 from coteach.methods import METHODS, Method
 from coteach.plan import Plan
+from coteach.runs.experiment import WITHOUT_WARMUP
 from coteach.train import Problem, fit
 from plain_methods import Stage, stages
 from tiny import (
@@ -199,6 +200,25 @@ def test_fewer_steps_of_an_epoch_train_like_the_plain_loop():
     assert whole > 2
     assert_trains_like_the_plain_loop("coteaching", replace(PLAN, steps_per_epoch=2))
     assert replace(PLAN, steps_per_epoch=whole + 1).steps(len(problem().x_M)) == whole
+
+
+@pytest.mark.parametrize("name", [name for name in BY_RULE if name not in WITHOUT_WARMUP])
+def test_a_loss_of_its_own_for_the_warm_up_trains_like_the_plain_loop(name):
+    changed = replace(PLAN, loss="gce", warmup_loss="cross_entropy")
+    assert_trains_like_the_plain_loop(name, changed)
+    loss_after = [phase.loss for phase in METHODS[name].planned(changed)]
+    assert len(loss_after) > 1
+    assert loss_after[0] is not loss_after[-1]
+
+
+def test_the_loss_of_the_warm_up_is_the_authors_own():
+    """Which makes their loss one that other rules can be given."""
+    plus = METHODS["coteaching_plus"]
+    authors = plus.planned(replace(PLAN, fidelity=FIDELITIES["authors"]))
+    given = plus.planned(
+        replace(PLAN, fidelity=FIDELITIES["authors"], loss="softmax_twice", warmup_loss="cross_entropy")
+    )
+    assert given == authors
 
 
 def test_single_switches_train_like_the_plain_loop():

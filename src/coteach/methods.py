@@ -69,6 +69,12 @@ class Phase:
     rescue: bool = False
     corrected_by: str | None = None
 
+    def within(self, epochs: range) -> "Phase":
+        """The part of it that lies in these epochs, which may be none."""
+        return replace(
+            self, epochs=range(max(self.epochs.start, epochs.start), min(self.epochs.stop, epochs.stop))
+        )
+
 
 @dataclass(frozen=True)
 class Method:
@@ -98,6 +104,24 @@ class Method:
     phases: Callable[[Plan], list[Phase]]
     views: bool = False
     in_rounds: bool = False
+
+    def planned(self, plan: Plan) -> list[Phase]:
+        """The phases to train; if the warm-up has a loss of its own, they are cut where it ends.
+
+        >>> plan = Plan(epochs=30, warmup=10, loss="gce", warmup_loss="cross_entropy")
+        >>> [(phase.epochs, phase.loss.__name__) for phase in METHODS["coteaching"].planned(plan)]
+        [(range(1, 11), 'cross_entropy'), (range(11, 31), 'generalised_cross_entropy')]
+        """
+        phases = self.phases(plan)
+        if plan.warmup_loss is None:
+            return phases
+        first = self.phases(replace(plan, loss=plan.warmup_loss))
+        halves = [
+            half
+            for early, late in zip(first, phases, strict=True)
+            for half in (early.within(plan.warmup_epochs), late.within(plan.later_epochs))
+        ]
+        return [half for half in halves if half.epochs]
 
     def n_epochs(self, plan: Plan) -> int:
         """Of all phases, a preliminary training included.

@@ -38,6 +38,8 @@ class Plan:
         … or, if given, is divided by ten after each.
     loss : str, optional
         A name in `coteach.LOSSES`; by default the method's own.
+    warmup_loss : str, optional
+        Of the warm-up, whether or not the method does anything else in it; by default `loss`.
     joint_weight : float
         JoCoR's c.
     keep_per_class : bool
@@ -72,6 +74,7 @@ class Plan:
     decay_start: int = 80
     milestones: tuple[int, ...] = ()
     loss: str | None = None
+    warmup_loss: str | None = None
     joint_weight: float = 0.9
     keep_per_class: bool = False
     estimate_epochs: int | None = None

@@ -220,7 +220,7 @@ def fit(
 
         return fit_iterative(problem, plan, build, engine=engine, on_epoch=on_epoch)
     view = view or (half_views if method.views else same_view)
-    phases = method.phases(plan)
+    phases = method.planned(plan)
     if plan.keep_per_class:
         phases = [replace(phase, rule=phase.rule.of_each_class()) for phase in phases]
     with put_away(problem.x_M, problem.x_test), between_steps() as heeding_signals:

@@ -126,15 +126,15 @@ def blocks(records: Records) -> dict[str, list[Dot]]:
         as_authors = s["fidelity"] == "authors"
         plus = s["method"] == "coteaching_plus" and s["loss"] is None
         if as_authors and not told:
-            found["losses"].append(Dot(loss_of(s), LABELS[s["method"]], record))
+            found["losses"].append(Dot(loss_of(record), LABELS[s["method"]], record))
         if plus and not told:
             found["switches"].append(Dot("", s["fidelity"], record, s["fidelity"] in ("paper", "authors")))
         if told or (plus and as_authors):
             off = 0.0 if s["tau"] is None else s["tau"] - s["rate"]
             label = f"τ {off:+.1f}" if round(off, 4) else "τ"
             found["keep"].append(Dot(f"λ type {s['keep_type'] or 1}", label, record, not told))
-    losses, methods = list(LOSSES), [LABELS[name] for name in COLOURS]
-    found["losses"].sort(key=lambda dot: (losses.index(dot.heading), methods.index(dot.label)))
+    methods = [LABELS[name] for name in COLOURS]
+    found["losses"].sort(key=lambda dot: (in_order(dot.heading), methods.index(dot.label)))
     found["switches"].sort(key=lambda dot: (dot.label == "authors", dot.label.startswith("authors")))
     found["keep"].sort(key=lambda dot: (dot.heading, dot.label != "τ -0.1", dot.label != "τ"))
     return {name: telling for name, dots in found.items() if (telling := without_lone_references(dots))}
@@ -145,9 +145,19 @@ def without_lone_references(dots: list[Dot]) -> list[Dot]:
     return [dot for dot in dots if dot.record["summary"]["dataset"] in compared]
 
 
-def loss_of(s: dict[str, Any]) -> str:
-    own = "softmax_twice" if s["method"].startswith("coteaching_plus") else "cross_entropy"
-    return s["loss"] or (own if parse(s["fidelity"]).softmax_twice else "cross_entropy")
+def loss_of(record: dict[str, Any]) -> str:
+    """The loss, and that of the warm-up where it is another, as in the authors' own Co-teaching+."""
+    s = record["summary"]
+    loss, before = s["loss"] or "cross_entropy", s.get("warmup_loss")
+    if s["loss"] is None and s["method"].startswith("coteaching_plus") and parse(s["fidelity"]).softmax_twice:
+        loss, before = "softmax_twice", "cross_entropy" if record["config"].get("warmup") else None
+    return f"{loss} after {before}" if before else loss
+
+
+def in_order(heading: str) -> tuple[int, str]:
+    """A place for a loss, and right behind it for the same after another."""
+    loss, _, before = heading.partition(" after ")
+    return list(LOSSES).index(loss), before
 
 
 def lines_of(dots: list[Dot]) -> Iterator[tuple[str, str | None]]:

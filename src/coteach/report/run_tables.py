@@ -161,10 +161,9 @@ def command(run: Run) -> str:
 
 def of_users(e: Experiment) -> list[str]:
     """The names that a command would refuse, because a user registered them in Python."""
-    given = {"method": (e.method, METHODS), "loss": (e.loss, LOSSES), "network": (e.network, NETWORKS)}
-    return [
-        f"the {what} {name!r}" for what, (name, known) in given.items() if name is not None and name not in known
-    ]
+    given = [("method", e.method, METHODS), ("network", e.network, NETWORKS)]
+    given += [("loss", loss, LOSSES) for loss in dict.fromkeys((e.loss, e.warmup_loss))]
+    return [f"the {what} {name!r}" for what, name, known in given if name is not None and name not in known]
 
 
 def call(given: dict[str, Any]) -> str:

@@ -24,8 +24,10 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 # Flags that go into the plan as they are.
 GIVEN = (
     "batch_size", "warmup", "ramp", "keep_type", "keep_per_class", "optimizer", "lr", "loss", "estimate_epochs",
-    "joint_weight", "steps_per_epoch",
+    "warmup_loss", "joint_weight", "steps_per_epoch",
 )  # fmt: skip
+
+WITHOUT_WARMUP = ("f_correction", "f_correction_known", "iterative")  # methods that begin anew, or in rounds
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 
@@ -86,6 +88,8 @@ class Experiment:
     """Mini-batches of an epoch at most."""
     warmup: Annotated[int | None, flag("N", "the data set's in the paper's appendix")] = None
     """Epochs before disagreement counts."""
+    warmup_loss: Annotated[str | None, flag("NAME", "that of the other epochs")] = None
+    """Loss of the warm-up, with any method: cross_entropy learns fast, a bounded --loss then stays robust."""
     ramp: Annotated[int | None, flag("N", "10")] = None
     """E_k, the epochs over which λ falls to 1 - τ."""
     keep_type: Annotated[Literal[1, 2] | None, flag("{1,2}", "1; 2 for openset-…")] = None
@@ -146,6 +150,7 @@ class Experiment:
         for what, name, all_names in (
             ("kind of noise", self.noise, names.NOISES),
             ("loss", self.loss, names.LOSSES),
+            ("loss", self.warmup_loss, names.LOSSES),
             ("network", self.network, NETWORKS),
             ("optimizer", self.optimizer, ("adam", "sgd")),
             ("precision", self.precision, ("auto", "float32", "tf32", "bf16")),
@@ -157,7 +162,7 @@ class Experiment:
         parse(self.fidelity)
         self._check_numbers()
         self._check_noise()
-        self.plan()
+        self._check_warmup(self.plan())
 
     def _check_numbers(self) -> None:
         for name in ("rate", "tau"):
@@ -185,6 +190,14 @@ class Experiment:
             raise ValueError(
                 f"the seeds {self.seeds} repeat, and equal seeds give equal runs: give each only once."
             )
+
+    def _check_warmup(self, plan: Plan) -> None:
+        if self.warmup_loss is None:
+            return
+        if self.method in WITHOUT_WARMUP:
+            raise ValueError(f"{self.method} has no warm-up: leave warmup_loss out.")
+        if not plan.warmup:
+            raise ValueError("warmup_loss needs a warm-up, which has no epochs here: give warmup, too, such as 5.")
 
     def _check_noise(self) -> None:
         if (self.noise == "matrix") != (self.matrix is not None):

@@ -135,6 +135,7 @@ def summarise(
         "network": experiment.network_name,
         "method": experiment.method,
         "loss": experiment.loss,
+        "warmup_loss": experiment.warmup_loss,
         "fidelity": str(experiment.parsed_fidelity),
         "noise": draw.kind,
         "rate": draw.nominal_rate,
