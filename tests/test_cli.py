@@ -116,6 +116,25 @@ def test_a_misspelt_flag_is_exit_code_2(tmp_path, monkeypatch, capsys):
     assert "--method" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--epochs", "many"], "--epochs: 'many' is no whole number."),
+        (["--batch-size", "1.5"], "--batch-size: '1.5' is no whole number."),
+        (["--rate", "much"], "--rate: 'much' is no number."),
+        (["--tau", "None"], "--tau: 'None' is no number."),
+    ],
+    ids=str,
+)
+def test_a_word_for_a_number_is_told_without_pythons_types(words, told, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["run", *words])
+    shown = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert told in shown
+    assert "class" not in shown
+
+
 def test_a_folder_in_use_is_exit_code_2(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "full").mkdir()

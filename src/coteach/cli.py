@@ -20,6 +20,7 @@ import tyro
 from coteach import __version__
 from coteach.audit.request import Audit
 from coteach.bench.request import Bench
+from coteach.flags import REGISTRY
 from coteach.report.request import Report
 from coteach.runs.experiment import IN_RUN_FOLDER, Experiment, flag
 from coteach.usage import EXAMPLES
@@ -141,6 +142,7 @@ def parsed(words: list[str]) -> Any:
             prog="coteach",
             description="Train classifiers that survive wrong labels, and find the labels that are wrong.",
             args=completed(words),
+            registry=REGISTRY,
         )
     except SystemExit as stop:
         if not stop.code and {"-h", "--help"} & set(words):
