@@ -38,6 +38,8 @@ from run_cases import experiment, silent
         ({"steps_per_epoch": 0}, "at least 1"),
         ({"warmup_loss": "softmax"}, "choose one of"),
         ({"warmup_loss": "gce", "warmup": 0}, "give warmup, too"),
+        ({"warmup_loss": "gce", "epochs": 1, "ramp": 1}, "and more epochs than that"),
+        ({"warmup_loss": "gce", "loss": "gce"}, "as loss is"),
         ({"warmup_loss": "gce", "dataset": "mnist"}, "give warmup, too"),
         ({"warmup_loss": "gce", "method": "f_correction_known"}, "f_correction_known has no warm-up"),
         ({"warmup_loss": "gce", "method": "iterative"}, "iterative has no warm-up"),

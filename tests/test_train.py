@@ -211,6 +211,12 @@ def test_a_loss_of_its_own_for_the_warm_up_trains_like_the_plain_loop(name):
     assert loss_after[0] is not loss_after[-1]
 
 
+@pytest.mark.parametrize("name", ["f_correction", "f_correction_known"])
+def test_a_training_that_begins_anew_has_no_warm_up(name):
+    with pytest.raises(ValueError, match="begins anew in between"):
+        METHODS[name].planned(replace(PLAN, warmup_loss="gce"))
+
+
 def test_the_loss_of_the_warm_up_is_the_authors_own():
     """Which makes their loss one that other rules can be given."""
     plus = METHODS["coteaching_plus"]

@@ -108,6 +108,13 @@ class Method:
     def planned(self, plan: Plan) -> list[Phase]:
         """The phases to train; if the warm-up has a loss of its own, they are cut where it ends.
 
+        Raises
+        ------
+        ValueError
+            If the method begins anew in between: it has no warm-up.
+
+        Examples
+        --------
         >>> plan = Plan(epochs=30, warmup=10, loss="gce", warmup_loss="cross_entropy")
         >>> [(phase.epochs, phase.loss.__name__) for phase in METHODS["coteaching"].planned(plan)]
         [(range(1, 11), 'cross_entropy'), (range(11, 31), 'generalised_cross_entropy')]
@@ -115,6 +122,8 @@ class Method:
         phases = self.phases(plan)
         if plan.warmup_loss is None:
             return phases
+        if any(phase.corrected_by for phase in phases):
+            raise ValueError(f"{self.name} begins anew in between, and has no warm-up: leave warmup_loss out.")
         first = self.phases(replace(plan, loss=plan.warmup_loss))
         halves = [
             half

@@ -11,7 +11,7 @@ from coteach.runs.experiment import OWN, Experiment
 # Settings that a name may have to tell, in this order, with words for values that do not speak for themselves.
 TOLD = {
     "loss": "",
-    "warmup_loss": "after ",
+    "warmup_loss": "warm-up with ",
     "fidelity": "",
     "network": "",
     "tau": "τ ",

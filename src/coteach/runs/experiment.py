@@ -87,9 +87,9 @@ class Experiment:
     steps_per_epoch: Annotated[int | None, flag("N", "as many as the samples fill")] = None
     """Mini-batches of an epoch at most."""
     warmup: Annotated[int | None, flag("N", "the data set's in the paper's appendix")] = None
-    """Epochs before disagreement counts."""
+    """Epochs before disagreement counts, or the loss of any rule changes from --warmup-loss to --loss."""
     warmup_loss: Annotated[str | None, flag("NAME", "that of the other epochs")] = None
-    """Loss of the warm-up, with any method: cross_entropy learns fast, a bounded --loss then stays robust."""
+    """Loss of the warm-up, if another: cross_entropy learns fast, a bounded --loss then stays robust."""
     ramp: Annotated[int | None, flag("N", "10")] = None
     """E_k, the epochs over which λ falls to 1 - τ."""
     keep_type: Annotated[Literal[1, 2] | None, flag("{1,2}", "1; 2 for openset-…")] = None
@@ -196,8 +196,12 @@ class Experiment:
             return
         if self.method in WITHOUT_WARMUP:
             raise ValueError(f"{self.method} has no warm-up: leave warmup_loss out.")
+        if self.warmup_loss == self.loss:
+            raise ValueError(f"warmup_loss is {self.loss}, as loss is: leave it out, or give another.")
         if not plan.warmup:
-            raise ValueError("warmup_loss needs a warm-up, which has no epochs here: give warmup, too, such as 5.")
+            raise ValueError(
+                "warmup_loss needs a warm-up, and it has no epochs: give warmup, too, and more epochs than that."
+            )
 
     def _check_noise(self) -> None:
         if (self.noise == "matrix") != (self.matrix is not None):
