@@ -28,9 +28,9 @@ def preset_figures(records: Records, folder: Path, stem: str, formats: tuple[str
         draw_curves(records, in_all(stem))
         return in_all(stem)
     paths = []
-    for name, rows in blocks(records).items():
-        draw_dots(rows, in_all(f"{stem}-{name}"), BLOCK_TITLES[name])
-        paths += in_all(f"{stem}-{name}")
+    for (block, dataset), rows in blocks(records).items():
+        draw_dots(rows, in_all(f"{stem}-{block}-{dataset}"), BLOCK_TITLES[block])
+        paths += in_all(f"{stem}-{block}-{dataset}")
     return paths
 
 
@@ -109,23 +109,26 @@ class Dot:
     reference: bool = False  # what others are to be compared with
 
 
+READING = {"news": "paper"}  # in which the rules were compared; else the authors'
+
 BLOCK_TITLES = {
-    "losses": "Every rule with every loss; all else as in the authors' code",
+    "losses": "Every rule with every loss; all else as in the authors' code, on NEWS as the paper writes it",
     "switches": "Co-teaching+: the paper with details of the authors' code, that code without one (dashed: both)",
     "keep": "Co-teaching+ as the authors run it (dashed), with λ that stays (type 1) or goes on falling (type 2), "
     "and τ told too low, right, too high",
 }
 
 
-def blocks(records: Records) -> dict[str, list[Dot]]:
-    """What is compared with each other; Co-teaching+ as its authors run it is in every block."""
+def blocks(records: Records) -> dict[tuple[str, str], list[Dot]]:
+    """What is compared with each other, on one data set; Co-teaching+ as its authors run it is in every block."""
     found: dict[str, list[Dot]] = {"losses": [], "switches": [], "keep": []}
     for record in records:
         s = record["summary"]
         told = s["keep_type"] is not None or s["tau"] is not None
         as_authors = s["fidelity"] == "authors"
+        as_others = s["fidelity"] == READING.get(s["dataset"], "authors")
         plus = s["method"] == "coteaching_plus" and s["loss"] is None
-        if as_authors and not told:
+        if as_others and not told:
             found["losses"].append(Dot(loss_of(record), LABELS[s["method"]], record))
         if plus and not told:
             found["switches"].append(Dot("", s["fidelity"], record, s["fidelity"] in ("paper", "authors")))
@@ -137,12 +140,12 @@ def blocks(records: Records) -> dict[str, list[Dot]]:
     found["losses"].sort(key=lambda dot: (in_order(dot.heading), methods.index(dot.label)))
     found["switches"].sort(key=lambda dot: (dot.label == "authors", dot.label.startswith("authors")))
     found["keep"].sort(key=lambda dot: (dot.heading, dot.label != "τ -0.1", dot.label != "τ"))
-    return {name: telling for name, dots in found.items() if (telling := without_lone_references(dots))}
-
-
-def without_lone_references(dots: list[Dot]) -> list[Dot]:
-    compared = {dot.record["summary"]["dataset"] for dot in dots if not dot.reference}
-    return [dot for dot in dots if dot.record["summary"]["dataset"] in compared]
+    apart = {
+        (block, dataset): [dot for dot in dots if dot.record["summary"]["dataset"] == dataset]
+        for block, dots in found.items()
+        for dataset in dict.fromkeys(dot.record["summary"]["dataset"] for dot in dots)
+    }
+    return {key: dots for key, dots in apart.items() if any(not dot.reference for dot in dots)}
 
 
 def loss_of(record: dict[str, Any]) -> str:
@@ -171,32 +174,26 @@ def lines_of(dots: list[Dot]) -> Iterator[tuple[str, str | None]]:
 
 
 def draw_dots(dots: list[Dot], paths: list[Path], title: str) -> None:
-    """Datasets downwards, noises across; each seed faint, their mean with a standard deviation on top."""
-    datasets = list(dict.fromkeys(dot.record["summary"]["dataset"] for dot in dots))
-    columns = list(dict.fromkeys(noise_of(dot.record["summary"]) for dot in dots))
-    of_dataset = {name: [d for d in dots if d.record["summary"]["dataset"] == name] for name in datasets}
-    heights = [len(list(lines_of(some))) + 3 for some in of_dataset.values()]
-    size = (3.6, max(0.19 * sum(heights) / len(heights), 2.2))
-    figure, axes = new_figure(len(datasets), len(columns), size, height_ratios=heights)
-    for i, (dataset, some) in enumerate(of_dataset.items()):
-        lines = list(lines_of(some))
-        place = {line: -y for y, line in enumerate(lines)}
-        for j, column in enumerate(columns):
-            ax = axes[i, j]
-            ax.set_title(f"{dataset}, {column}", fontsize=10)
-            ax.margins(x=0.05)
-            ax.tick_params(axis="y", length=0)
-            for dot in some:
-                if noise_of(dot.record["summary"]) == column:
-                    draw_dot(ax, place[dot.heading, dot.label], dot.record["summary"])
-                    if dot.reference:
-                        ax.axvline(dot.record["summary"]["mean"], color="#777777", linestyle="--", linewidth=0.8)
-        axes[i, 0].set_yticks(list(place.values()), [label or heading for heading, label in lines], fontsize=8)
-        axes[i, 0].set_ylim(-len(lines) + 0.3, 0.7)
-        for text, (_, label) in zip(axes[i, 0].get_yticklabels(), lines, strict=True):
-            text.set_fontweight("bold" if label is None else "normal")
-    for ax in axes[-1]:
+    """A panel for each noise; each seed faint, their mean with a standard deviation on top."""
+    columns = list(dict.fromkeys(dot.record["column"] for dot in dots))
+    lines = list(lines_of(dots))
+    place = {line: -y for y, line in enumerate(lines)}
+    figure, axes = new_figure(1, len(columns), (3.6, max(0.19 * (len(lines) + 3), 2.2)))
+    for ax, column in zip(axes[0], columns, strict=True):
+        ax.set_title(column, fontsize=10)
         ax.set_xlabel("test accuracy (%)")
+        ax.margins(x=0.05)
+        ax.tick_params(axis="y", length=0)
+        for dot in dots:
+            if dot.record["column"] == column:
+                draw_dot(ax, place[dot.heading, dot.label], dot.record["summary"])
+                if dot.reference:
+                    ax.axvline(dot.record["summary"]["mean"], color="#777777", linestyle="--", linewidth=0.8)
+    first = axes[0, 0]
+    first.set_yticks(list(place.values()), [label or heading for heading, label in lines], fontsize=8)
+    first.set_ylim(-len(lines) + 0.3, 0.7)
+    for text, (_, label) in zip(first.get_yticklabels(), lines, strict=True):
+        text.set_fontweight("bold" if label is None else "normal")
     seeds = numbered((len(dot.record["runs"]) for dot in dots), "seed")
     save(figure, paths, f"{title}.\nMean of {seeds}, ± 1 standard deviation; faint: each seed.")
 
