@@ -29,7 +29,8 @@ def preset_figures(records: Records, folder: Path, stem: str, formats: tuple[str
         return in_all(stem)
     paths = []
     for (block, dataset), rows in blocks(records).items():
-        draw_dots(rows, in_all(f"{stem}-{block}-{dataset}"), BLOCK_TITLES[block])
+        title = BLOCK_TITLES[block].format(READINGS[reading_on(dataset)])
+        draw_dots(rows, in_all(f"{stem}-{block}-{dataset}"), title)
         paths += in_all(f"{stem}-{block}-{dataset}")
     return paths
 
@@ -109,10 +110,10 @@ class Dot:
     reference: bool = False  # what others are to be compared with
 
 
-READING = {"news": "paper"}  # in which the rules were compared; else the authors'
+READINGS = {"authors": "in the authors' code", "paper": "the paper writes it"}
 
 BLOCK_TITLES = {
-    "losses": "Every rule with every loss; all else as in the authors' code, on NEWS as the paper writes it",
+    "losses": "Every rule with every loss; all else as {}",
     "switches": "Co-teaching+: the paper with details of the authors' code, that code without one (dashed: both)",
     "keep": "Co-teaching+ as the authors run it (dashed), with λ that stays (type 1) or goes on falling (type 2), "
     "and τ told too low, right, too high",
@@ -126,7 +127,7 @@ def blocks(records: Records) -> dict[tuple[str, str], list[Dot]]:
         s = record["summary"]
         told = s["keep_type"] is not None or s["tau"] is not None
         as_authors = s["fidelity"] == "authors"
-        as_others = s["fidelity"] == READING.get(s["dataset"], "authors")
+        as_others = s["fidelity"] == reading_on(s["dataset"])
         plus = s["method"] == "coteaching_plus" and s["loss"] is None
         if as_others and not told:
             found["losses"].append(Dot(loss_of(record), LABELS[s["method"]], record))
@@ -146,6 +147,11 @@ def blocks(records: Records) -> dict[tuple[str, str], list[Dot]]:
         for dataset in dict.fromkeys(dot.record["summary"]["dataset"] for dot in dots)
     }
     return {key: dots for key, dots in apart.items() if any(not dot.reference for dot in dots)}
+
+
+def reading_on(dataset: str) -> str:
+    """In which reading the rules were compared with each other."""
+    return "paper" if dataset == "news" else "authors"
 
 
 def loss_of(record: dict[str, Any]) -> str:
