@@ -18,6 +18,7 @@ from coteach.bench.request import Bench
 from coteach.cli import Reproduce, main
 from coteach.paper.presets import preset_names
 from coteach.runs.experiment import Experiment
+from coteach.runs.folder import default_folder
 from coteach.usage import EXAMPLES
 
 COMMAND = [sys.executable, "-m", "coteach"]
@@ -143,6 +144,12 @@ def test_a_folder_in_use_is_exit_code_2(tmp_path, monkeypatch, capsys):
         main(["run", "--epochs", "1", "--out", "full"])
     assert stop.value.code == 2
     assert "not empty" in capsys.readouterr().err
+
+
+def test_the_usual_folder_is_named_after_rule_noise_reading_and_losses():
+    experiment = Experiment(method="jocor", noise="pair", rate=0.4, loss="gce", warmup_loss="cross_entropy")
+    assert default_folder(experiment) == Path("runs/digits-jocor-pair-0.4-paper-gce-after-cross_entropy")
+    assert default_folder(Experiment()) == Path("runs/digits-coteaching_plus-symmetric-0.2-paper")
 
 
 def test_runs_without_out_are_numbered(tmp_path, monkeypatch, capsys):

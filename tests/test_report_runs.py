@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from coteach.report import loss_frames, run_files
 from coteach.report.matrices import believed, confusion, counted, shares
 from coteach.report.run_figures import curve
 from coteach.report.run_files import find_runs, read_run
-from coteach.report.run_groups import groups_of
+from coteach.report.run_groups import TOLD, groups_of
+from coteach.runs.experiment import Experiment
 from report_runs import SAMPLES, accuracy, changed_experiment, write_run
 
 # ---- finding ---------------------------------------------------------------------------------------------------
@@ -179,6 +181,13 @@ def test_runs_are_grouped_by_data_and_noise_and_named_by_what_sets_them_apart(tm
     }
     assert list(pair.runs)[0] == "Standard, authors, τ 0.3", "in the order of the paper's tables"
     assert pair.common == symmetric.common == {"epochs": "epochs 6"}
+
+
+def test_a_name_can_tell_every_setting_that_decides_a_result():
+    """A setting that is new is in the plan's or the title's words, or only about where and how fast a run is."""
+    in_titles = {"dataset", "method", "noise", "rate", "seeds"}
+    how = {"device", "stack", "compile", "group", "ledger", "data_dir", "out", "resume", "tensorboard"}
+    assert set(TOLD) == {f.name for f in fields(Experiment)} - in_titles - how
 
 
 def test_a_name_means_the_same_with_every_noise_of_a_data_set(tmp_path):
