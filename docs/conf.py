@@ -5,6 +5,7 @@ wherever else the files are read, and Sphinx checks it. Nothing is asked of the 
 """
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -13,6 +14,7 @@ from typing import get_args
 from docutils import nodes
 from pygments.lexers import BashLexer
 from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 import coteach
@@ -76,7 +78,22 @@ def shorten_signature(app: Sphinx, what: str, name: str, obj: object, *_: object
     return f"({', '.join(f'{field.name}={field.default!r}' for field in fields(coteach.Experiment))})", None
 
 
+class UnbrokenNumbers(SphinxPostTransform):
+    """No line ends between a number and its spread, or its per cent."""
+
+    default_priority = 900
+
+    def run(self, **_: object) -> None:
+        for text in list(self.document.findall(nodes.Text)):
+            if not isinstance(text.parent, nodes.literal | nodes.literal_block):
+                unbroken = re.sub(
+                    r"(?<=\d) (± ?|%)", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text
+                )
+                text.parent.replace(text, nodes.Text(unbroken))
+
+
 def setup(app: Sphinx) -> None:
+    app.add_post_transform(UnbrokenNumbers)
     app.connect("autodoc-process-signature", shorten_signature)
     app.add_directive("command-help", CommandHelp)
     app.add_lexer("console", BashLexer)  # ours have no prompt, and would all be taken for output
