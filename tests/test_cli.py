@@ -120,16 +120,17 @@ def test_a_misspelt_flag_is_exit_code_2(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "words, told",
     [
-        (["--epochs", "many"], "--epochs: 'many' is no whole number."),
-        (["--batch-size", "1.5"], "--batch-size: '1.5' is no whole number."),
-        (["--rate", "much"], "--rate: 'much' is no number."),
-        (["--tau", "None"], "--tau: 'None' is no number."),
+        (["run", "--epochs", "many"], "--epochs: 'many' is no whole number."),
+        (["run", "--batch-size", "1.5"], "--batch-size: '1.5' is no whole number."),
+        (["run", "--rate", "much"], "--rate: 'much' is no number."),
+        (["run", "--tau", "None"], "--tau: 'None' is no number."),
+        (["audit", "--noise-rate", "much"], "--noise-rate: 'much' is no number or auto."),
     ],
     ids=str,
 )
 def test_a_word_for_a_number_is_told_without_pythons_types(words, told, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["run", *words])
+        main(words)
     shown = capsys.readouterr().err
     assert stop.value.code == 2
     assert told in shown

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
@@ -12,22 +12,26 @@ REGISTRY = ConstructorRegistry()
 
 @REGISTRY.primitive_rule
 def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Of a flag that is a number, or by default None, which nobody has to type."""
-    types = (set(get_args(info.type)) or {info.type}) - {NoneType}
-    if len(types) > 1 or types.isdisjoint(KINDS):
+    """Of a flag that is a number or one of a few words, such as auto; None is a default, which nobody types."""
+    types = set() if get_origin(info.type) is Literal else set(get_args(info.type)) or {info.type}
+    words = [word for one in types if get_origin(one) is Literal for word in get_args(one)]
+    kinds = {one for one in types if get_origin(one) is not Literal} - {NoneType}
+    if len(kinds) != 1 or kinds.isdisjoint(KINDS):
         return None
-    kind = types.pop()
+    kind = kinds.pop()
 
-    def read(words: Sequence[str]) -> Any:
+    def read(given: Sequence[str]) -> Any:
+        if given[0] in words:
+            return given[0]
         try:
-            return kind(words[0])
+            return kind(given[0])
         except ValueError:
-            raise ValueError(f"{words[0]!r} is no {KINDS[kind]}.") from None
+            raise ValueError(f"{given[0]!r} is no {' or '.join([KINDS[kind], *words])}.") from None
 
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=kind.__name__.upper(),
         instance_from_str=read,
-        is_instance=lambda value: value is None or isinstance(value, (int, float)),
+        is_instance=lambda value: value is None or value in words or isinstance(value, (int, float)),
         str_from_instance=lambda value: [str(value)],
     )
