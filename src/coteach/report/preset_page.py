@@ -143,6 +143,6 @@ def costs(records: Records) -> list[str]:
     for run in (run for record in records for run in record["runs"]):
         seconds.setdefault((run["hardware"], run["versions"]["torch"]), []).append(run["seconds"])
     return [
-        f"{sum(each) / 60:.1f} minutes of {hardware}, torch {torch}: {len(each)} runs"
+        f"{sum(each) / 60:.1f} minutes of {hardware}, torch {torch}: {len(each)} run{'s' * (len(each) > 1)}"
         for (hardware, torch), each in seconds.items()
     ]
