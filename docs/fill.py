@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from coteach.paper.compare import UNUSUAL
+
 ROOT = Path(__file__).parents[1]
 MARKED = re.compile(r"(<!-- measured: ([a-z_ ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 ELSEWHERE = {"divergence"}  # the same runs with more seeds, and other networks: it has a page of its own
@@ -57,17 +59,7 @@ def data_of(cell: Cell) -> str:
 
 def row_of(cell: Cell) -> str:
     """What tells a variant from the others."""
-    more = (
-        "loss",
-        "warmup_loss",
-        "estimate_epochs",
-        "joint_weight",
-        "steps_per_epoch",
-        "tau",
-        "keep_type",
-        "warmup",
-    )
-    flags = [f"`--{name.replace('_', '-')} {cell[name]}`" for name in more if cell.get(name) is not None]
+    flags = [f"`--{name.replace('_', '-')} {cell[name]}`" for name in UNUSUAL if cell.get(name) is not None]
     return ", ".join([f"`{cell['method']}`", f"`{cell['fidelity']}`", *flags])
 
 

@@ -397,6 +397,7 @@ def test_losses_are_the_ones_that_are_trained_with():
 
     assert loss("coteaching_plus", "authors", warmup=0) == "softmax_twice"
     assert loss("coteaching_plus", "authors") == "softmax_twice after cross_entropy"
+    assert loss("coteaching_plus", "authors", warmup_loss="gce") == "softmax_twice after gce"
     assert loss("coteaching_plus", "paper") == "cross_entropy"
     assert loss("coteaching", "authors") == "cross_entropy"
     assert loss("coteaching_plus", "authors", "gce") == "gce"
@@ -407,4 +408,4 @@ def test_losses_are_the_ones_that_are_trained_with():
 def test_a_loss_after_another_stands_behind_it_alone():
     headings = ["gce", "softmax_twice after cross_entropy", "cross_entropy", "softmax_twice"]
     in_place = ["cross_entropy", "softmax_twice", "softmax_twice after cross_entropy", "gce"]
-    assert sorted(headings, key=preset_figures.in_order) == in_place
+    assert sorted(headings, key=preset_figures.place_of) == in_place

@@ -20,9 +20,9 @@ import tyro
 from coteach import __version__
 from coteach.audit.request import Audit
 from coteach.bench.request import Bench
-from coteach.flags import REGISTRY
+from coteach.flags import REGISTRY, flag
 from coteach.report.request import Report
-from coteach.runs.experiment import IN_RUN_FOLDER, Experiment, flag
+from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
 from coteach.usage import EXAMPLES
 
 SIGNALS = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}  # what each is raised by

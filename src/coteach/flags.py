@@ -1,18 +1,27 @@
-"""How the words of a command become numbers: a word that is none is told so, without Python's types."""
+"""How the flags of a command look in its help, and how numbers are read from them."""
 
 from collections.abc import Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
+import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 KINDS: dict[Any, str] = {int: "whole number", float: "number"}
 REGISTRY = ConstructorRegistry()
 
 
+def flag(metavar: str, default: str, text: str | None = None) -> Any:
+    """How a flag looks in the help whose default depends on the others, or whose choices are listed elsewhere."""
+    return tyro.conf.arg(metavar=metavar, help=text, help_behavior_hint=f"(default: {default})")
+
+
 @REGISTRY.primitive_rule
 def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Of a flag that is a number or one of a few words, such as auto; None is a default, which nobody types."""
+    """Of a flag that is a number or one of a few words, such as auto; None is a default, which nobody types.
+
+    A word that is neither is told so: tyro's own message would list Python's types.
+    """
     types = set() if get_origin(info.type) is Literal else set(get_args(info.type)) or {info.type}
     words = [word for one in types if get_origin(one) is Literal for word in get_args(one)]
     kinds = {one for one in types if get_origin(one) is not Literal} - {NoneType}

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from coteach import names
-from coteach.runs.experiment import flag, is_whole
+from coteach.flags import flag
+from coteach.runs.experiment import is_whole
 
 METHODS = {name: what for name, what in names.METHODS.items() if name not in names.ELSEWHERE}
 TABLES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from coteach import names
 from coteach.data import DATASETS
-from coteach.runs.experiment import Precisions, flag
+from coteach.flags import flag
+from coteach.runs.experiment import Precisions
 
 # The open-sets cost what cifar10 does on their network, and the plain loops do not train as they are trained.
 BENCHED = tuple(name for name in DATASETS if not name.startswith("openset-"))

@@ -48,7 +48,7 @@ class Cell:
         """The name of its file, from what sets it apart."""
         e = self.experiment
         parts = [e.dataset] if len(datasets(self.preset)) > 1 else []
-        parts += [e.method, loss_label(e).replace(" ", "-"), e.fidelity, e.network]
+        parts += [e.method, e.loss_words.replace(" ", "-"), e.fidelity, e.network]
         numbers = given(e, *NUMBERS)
         parts += [f"{key}-{value:g}" for key, value in numbers.items()]
         parts += [e.noise, *(f"{rate:g}" for rate in given(e, "rate").values())]
@@ -191,15 +191,10 @@ def given(e: Experiment, *keys: str) -> dict[str, Any]:
     return {key: value for key in keys if (value := getattr(e, key)) is not None}
 
 
-def loss_label(e: Experiment) -> str:
-    """What is said of the loss, if anything: 'gce', or 'gce after cross_entropy' where the warm-up has another."""
-    return " ".join([e.loss or "", f"after {e.warmup_loss}" if e.warmup_loss else ""]).strip()
-
-
 def row_label(e: Experiment) -> str:
     """The method, and whatever of it is not usual."""
     fidelity = e.fidelity if e.fidelity != "authors" or e.method.startswith("coteaching_plus") else None
-    details = [fidelity, loss_label(e)]
+    details = [fidelity, e.loss_words]
     details += [f"{key} {value}" for key, value in given(e, "network", "keep_type", "warmup").items()]
     if e.joint_weight is not None:
         details.append(f"c = {e.joint_weight:g}")

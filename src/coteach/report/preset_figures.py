@@ -138,7 +138,7 @@ def blocks(records: Records) -> dict[tuple[str, str], list[Dot]]:
             label = f"τ {off:+.1f}" if round(off, 4) else "τ"
             found["keep"].append(Dot(f"λ type {s['keep_type'] or 1}", label, record, not told))
     methods = [LABELS[name] for name in COLOURS]
-    found["losses"].sort(key=lambda dot: (in_order(dot.heading), methods.index(dot.label)))
+    found["losses"].sort(key=lambda dot: (place_of(dot.heading), methods.index(dot.label)))
     found["switches"].sort(key=lambda dot: (dot.label == "authors", dot.label.startswith("authors")))
     found["keep"].sort(key=lambda dot: (dot.heading, dot.label != "τ -0.1", dot.label != "τ"))
     apart = {
@@ -159,11 +159,11 @@ def loss_of(record: dict[str, Any]) -> str:
     s = record["summary"]
     loss, before = s["loss"] or "cross_entropy", s.get("warmup_loss")
     if s["loss"] is None and s["method"].startswith("coteaching_plus") and parse(s["fidelity"]).softmax_twice:
-        loss, before = "softmax_twice", "cross_entropy" if record["config"].get("warmup") else None
+        loss, before = "softmax_twice", before or ("cross_entropy" if record["config"].get("warmup") else None)
     return f"{loss} after {before}" if before else loss
 
 
-def in_order(heading: str) -> tuple[int, str]:
+def place_of(heading: str) -> tuple[int, str]:
     """A place for a loss, and right behind it for the same after another."""
     loss, _, before = heading.partition(" after ")
     return list(LOSSES).index(loss), before

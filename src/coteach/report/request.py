@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from coteach.flags import flag
 from coteach.names import check_name
-from coteach.runs.experiment import flag
 
 PANELS = ("test_accuracy", "label_precision", "disagreement", "total_variation", "keep_rate")
 PANELS_HELP = f"Curves of the runs to draw with --figures, below each other: {', '.join(PANELS)}."

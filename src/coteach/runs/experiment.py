@@ -8,11 +8,10 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from coteach import names
 from coteach.data import DATASETS
 from coteach.fidelity import Fidelity, parse
+from coteach.flags import flag
 from coteach.networks import NETWORKS
 from coteach.plan import Plan
 from coteach.runs.recipes import Recipe, recipe
@@ -45,11 +44,6 @@ def pythons_own(value: Any) -> Any:
     if is_whole(value):
         return int(value)
     return float(value) if isinstance(value, Real) and not isinstance(value, (bool, float)) else value
-
-
-def flag(metavar: str, default: str, text: str | None = None) -> Any:
-    """How a flag looks in the help whose default depends on the others, or whose choices are listed elsewhere."""
-    return tyro.conf.arg(metavar=metavar, help=text, help_behavior_hint=f"(default: {default})")
 
 
 @dataclass(frozen=True)
@@ -220,6 +214,11 @@ class Experiment:
     def parsed_fidelity(self) -> Fidelity:
         """The sixteen switches, each on or off."""
         return parse(self.fidelity)
+
+    @property
+    def loss_words(self) -> str:
+        """What is to be said of the loss, if anything: 'gce', or 'gce after cross_entropy', as the warm-up has."""
+        return " ".join([self.loss or "", f"after {self.warmup_loss}" if self.warmup_loss else ""]).strip()
 
     @property
     def network_name(self) -> str:

@@ -53,8 +53,7 @@ def refuse_if_taken(wanted: Path | None) -> None:
 def default_folder(experiment: Experiment) -> Path:
     e = experiment
     share = None if e.noise_share is None else f"{e.noise_share:g}"
-    parts = [e.dataset, e.method, e.noise_kind, share, e.fidelity, e.loss]
-    parts += ["after", e.warmup_loss] if e.warmup_loss else []
+    parts = [e.dataset, e.method, e.noise_kind, share, e.fidelity, e.loss_words.replace(" ", "-")]
     return Path("runs") / "-".join(part for part in parts if part)
 
 

@@ -77,7 +77,7 @@ def fitting_group(
     training = start(problem.part(range(1)), method.networks, plan, build, engine, view or same_view)
     training.now.turn_to(1)
     for _ in training.batches.deal(1):
-        mini_batch(training, method.phases(plan)[0])()
+        mini_batch(training, method.planned(plan)[0])()
         break
     taken = torch.cuda.max_memory_allocated(device) - before
     del training
