@@ -274,6 +274,7 @@ def start(
         batched=engine.batched,
         precision=engine.precision,
         generation=generation,
+        pooled=engine.pooled,
         fused=engine.fused,
     )
     steps = plan.steps(len(problem.x_M))

@@ -110,6 +110,7 @@ def line(case: Case, ours: Ours, per_item: Plain | None = None, tensor_dataset: 
         "batched": ours.engine.batched,
         "compiled": ours.engine.compiled,
         "captured": ours.engine.captured,
+        "pooled": ours.engine.pooled,
         "ready_seconds": ours.ready_seconds,
         "threads": ours.threads,
         "plain_threads": torch.get_num_threads(),

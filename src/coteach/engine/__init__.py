@@ -20,6 +20,8 @@ class Engine:
         The many small kernels of a step fused into a few by torch.compile, which takes half a minute.
     captured : bool
         Each phase's step as a CUDA graph, so that the host only says "again".
+    pooled : bool
+        In a batched call on a GPU, convolution, ReLU and max-pool as one kernel in TF32, where it can do them.
     """
 
     dtype: torch.dtype = torch.float32
@@ -27,6 +29,7 @@ class Engine:
     precision: Precision = Precision.FLOAT32
     compiled: bool = False
     captured: bool = False
+    pooled: bool = False
 
     @property
     def fused(self) -> Fused:

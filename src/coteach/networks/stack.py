@@ -16,6 +16,7 @@ from coteach import draws
 from coteach.engine.precision import Precision, pad_convolutions, unpad_convolutions
 from coteach.engine.state import Tensors, fill
 from coteach.engine.steps import Fused, as_it_is, side_by_side
+from coteach.networks.pooling import pool_convolutions
 
 # Modules that a batched matrix product or an element-wise kernel serves at full speed. A stacked convolution
 # becomes a grouped one, which is slower than a loop on a CPU; an LSTM cannot be stacked at all.
@@ -42,6 +43,8 @@ class Stack:
         Of the forward pass; parameters stay in `dtype`.
     generation : int
         Another number gives other initial weights from the same seeds (F-correction's second training).
+    pooled : bool
+        In a batched call, convolution, ReLU and max-pool as one operator where it can do them (GPU, TF32).
     fused : callable
         Compiles the forward pass of a training step, or leaves it as it is.
     """
@@ -57,6 +60,7 @@ class Stack:
         batched: bool | None = None,
         precision: Precision = Precision.FLOAT32,
         generation: int = 0,
+        pooled: bool = False,
         fused: Fused = as_it_is,
     ):
         modules = [
@@ -91,8 +95,11 @@ class Stack:
         self.settled = torch.cat([*(b.flatten() for b in self.statistics), self.gap[:0]])
         rows = torch.arange(networks * len(seeds), device=device)
         self.owner = torch.cat([rows.repeat_interleave(b[0, 0].numel()) for b in self.statistics] or [rows[:0]])
+        self.plain = first
         if self.batched:
-            self.modules = [first]
+            self.modules = [copy.deepcopy(first)]
+            if pooled:
+                pool_convolutions(self.modules[0])
             self.leaves = [self.theta_NRP.requires_grad_()]
         else:
             self.modules = modules
@@ -151,7 +158,7 @@ class Stack:
 
     def network(self, n: int, r: int) -> nn.Module:
         """A plain copy of one network, in evaluation mode."""
-        module = copy.deepcopy(self.modules[0])
+        module = copy.deepcopy(self.plain)
         state = self.split(self.theta_NRP.detach()[n, r]) | {k: b[n, r] for k, b in self.buffers.items()}
         for name, value in _tensors(module).items():
             if name in state:  # shared buffers are there already

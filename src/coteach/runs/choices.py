@@ -46,11 +46,13 @@ def choose_engine(
     steps = plan.epochs * plan.steps(samples)
     long = steps >= MANY_STEPS or steps * networks * parameters(network) >= MANY_UPDATES
     pays = on_gpu and long and not experiment.deterministic and can_compile()
+    precision = choose_precision(experiment, network, on_gpu)
     return Engine(
         batched=batched[experiment.stack],
-        precision=choose_precision(experiment, network, on_gpu),
+        precision=precision,
         compiled={"auto": pays, "yes": True, "no": False}[experiment.compile],
         captured=captured,
+        pooled=batched[experiment.stack] and precision is Precision.TF32 and can_compile(),
     )
 
 

@@ -179,6 +179,7 @@ def config(
             "batched": engine.batched,
             "compiled": engine.compiled,
             "captured": engine.captured,
+            "pooled": engine.pooled,
             "streamed": isinstance(problem.x_M, Stream),
             "group": group,
             "processes": processes,
