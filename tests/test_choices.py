@@ -104,6 +104,7 @@ def test_the_choices_are_written_down(tmp_path, dataset):
         "batched": True,
         "compiled": False,
         "captured": False,
+        "pooled": False,
         "streamed": False,
         "group": 2,
     }
