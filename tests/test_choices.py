@@ -77,6 +77,16 @@ def test_long_trainings_on_a_gpu_are_compiled(monkeypatch):
     assert not engine("mlp").compiled
 
 
+def test_only_batched_networks_in_tf32_are_pooled(monkeypatch):
+    assert engine("small_cnn", networks_in_all=30).pooled
+    assert not engine("small_cnn", "cpu", 30, stack="batched", precision="tf32").pooled
+    assert not engine("small_cnn", networks_in_all=30, stack="loop").pooled
+    for precision in ("float32", "bf16"):
+        assert not engine("small_cnn", networks_in_all=30, precision=precision).pooled
+    monkeypatch.setattr(choices, "can_compile", lambda: False)
+    assert not engine("small_cnn", networks_in_all=30).pooled
+
+
 def test_a_gpu_captures():
     assert engine("mlp").captured
     assert not engine("mlp", "cpu").captured

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import pooling_cases
 from coteach import draws
 from coteach.data import Dataset
 from coteach.engine import Engine
@@ -13,6 +14,7 @@ from coteach.engine.batches import same_view
 from coteach.engine.precision import Precision
 from coteach.engine.steps import Captured
 from coteach.methods import METHODS
+from coteach.networks.cnn import SmallCNN
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
 from coteach.train import Problem, fit, mini_batch, start, train_epoch
@@ -81,6 +83,26 @@ def test_low_precision_learns_in_float32(precision):
         training = fit(p, METHODS["coteaching"], PLAN, convolutional, engine=engine)
     assert training.stack.theta_NRP.dtype == torch.float32
     assert training.stack.theta_NRP.isfinite().all()
+
+
+def test_pooling_kernels_are_torch():
+    pooling_cases.assert_the_operator_is_torch("cuda")
+    pooling_cases.assert_nan_goes_through("cuda")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_pooled_training_is_a_training(compiled):
+    """To the accuracy of TF32, which is what two orders of summation differ by after a few steps."""
+    images = torch.randint(0, 256, (64, 3, 32, 32), dtype=torch.uint8)
+    p = on_gpu(replace(problem(), x_M=images[:60], x_test=images[:40]))
+    losses: dict[bool, list] = {False: [], True: []}
+    for pooled, rows in losses.items():
+        engine = Engine(batched=True, precision=Precision.TF32, captured=True, compiled=compiled, pooled=pooled)
+        with engine.precision.set():
+            fit(p, METHODS["coteaching"], replace(PLAN, lr=1e-4), lambda: SmallCNN(3), engine=engine,
+                on_epoch=lambda e, rows=rows: rows.extend(row["train_loss"] for row in e.rows))  # fmt: skip
+    assert losses[True] == pytest.approx(losses[False], rel=2e-3)
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")

@@ -52,7 +52,7 @@ def choose_engine(
         precision=precision,
         compiled={"auto": pays, "yes": True, "no": False}[experiment.compile],
         captured=captured,
-        pooled=batched[experiment.stack] and precision is Precision.TF32 and can_compile(),
+        pooled=on_gpu and batched[experiment.stack] and precision is Precision.TF32 and can_compile(),
     )
 
 

@@ -1,0 +1,138 @@
+"""Convolution, ReLU and max-pool as one operator: what it is, when it is taken, and its place in a stack."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import pooling_cases
+from coteach.networks import pooling
+from coteach.networks.cnn import SmallCNN
+from coteach.networks.pooling import PooledSequential, can_pool, pool_convolutions
+from coteach.networks.stack import Stack
+
+pooling.convolved.register_kernel("cpu")(pooling_cases.forward)
+pooling.convolved_backward.register_kernel("cpu")(pooling_cases.backward)
+
+TESTS = Path(__file__).parent
+
+
+def test_the_operator_is_torch():
+    pooling_cases.assert_the_operator_is_torch("cpu")
+    pooling_cases.assert_nan_goes_through("cpu")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_the_kernels_interpreted_are_torch():
+    paths = os.pathsep.join([str(TESTS), *sys.path])
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": paths}
+    subprocess.run([sys.executable, TESTS / "pooling_cases.py"], env=environment, check=True)
+
+
+def test_the_operator_is_what_it_says_of_itself():
+    """Its fake for the compiler, its gradient and its schema, as torch checks them."""
+    x, w, b = pooling_cases.case(*pooling_cases.SHAPES[0])
+    w_GFKO = torch.randn(2, 4, 3 * 6 * 6, 6)
+    arguments = (x.requires_grad_(), w_GFKO.requires_grad_(), b.requires_grad_())
+    torch.library.opcheck(pooling.convolved, arguments)
+    y, place = pooling.convolved(*arguments)
+    for with_input in (True, False):
+        arguments = (torch.ones_like(y), x.detach(), w_GFKO.detach(), place, with_input)
+        torch.library.opcheck(pooling.convolved_backward, arguments)
+
+
+def block(conv: nn.Module | None = None, relu: nn.Module | None = None, pool: nn.Module | None = None) -> list:
+    return [conv or nn.Conv2d(2, 3, 5), relu or nn.ReLU(), pool or nn.MaxPool2d(2)]
+
+
+class Subclassed(nn.Conv2d):
+    pass
+
+
+NOT_POOLED = {
+    "padding": block(nn.Conv2d(2, 3, 5, padding=2)),
+    "padding by a word": block(nn.Conv2d(2, 3, 5, padding="same")),
+    "a stride": block(nn.Conv2d(2, 3, 3, stride=2)),
+    "dilation": block(nn.Conv2d(2, 3, 3, dilation=2)),
+    "groups": block(nn.Conv2d(2, 4, 5, groups=2)),
+    "no bias": block(nn.Conv2d(2, 3, 5, bias=False)),
+    "an even kernel": block(nn.Conv2d(2, 3, 4)),
+    "an oblong kernel": block(nn.Conv2d(2, 3, (3, 5))),
+    "a convolution of one's own": block(Subclassed(2, 3, 5)),
+    "another activation": block(relu=nn.Softsign()),
+    "a larger pool": block(pool=nn.MaxPool2d(3)),
+    "an overlapping pool": block(pool=nn.MaxPool2d(2, 1)),
+    "a padded pool": block(pool=nn.MaxPool2d(2, padding=1)),
+    "a mean": block(pool=nn.AvgPool2d(2)),
+    "an end before the pool": block()[:2],
+}
+
+
+@pytest.mark.parametrize("modules", NOT_POOLED.values(), ids=NOT_POOLED)
+def test_what_the_operator_cannot_do_is_left_to_the_modules(modules, monkeypatch):
+    monkeypatch.setattr(pooling, "convolved", None)
+    x = torch.rand(2, 2, 14, 14)
+    assert torch.equal(PooledSequential(*modules)(x), nn.Sequential(*modules)(x))
+
+
+@pytest.mark.parametrize(
+    "x, pooled",
+    [
+        (torch.rand(2, 2, 14, 14), True),
+        (torch.rand(2, 2, 6, 8), True),
+        (torch.rand(2, 2, 13, 14), False),
+        (torch.rand(2, 2, 14, 13), False),
+        (torch.rand(2, 2, 14, 14).double(), False),
+    ],
+)
+def test_which_images_are_pooled(x, pooled):
+    conv, *after = block()
+    assert can_pool(conv, after, x) is pooled
+
+
+def test_a_part_of_a_sequence_is_pooled():
+    plain = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), *block(), nn.Flatten(), nn.Linear(75, 3))
+    pooled = PooledSequential(*plain)
+    x = torch.rand(4, 1, 14, 14)
+    torch.testing.assert_close(pooled(x), plain(x))
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["the same samples", "samples of their own"])
+def test_a_pooled_stack_is_the_same_stack(shared):
+    plain, pooled = (
+        Stack(lambda: SmallCNN(10), [1, 2, 3], 2, batched=True, pooled=pooled) for pooled in (False, True)
+    )
+    assert type(pooled.modules[0].convolutions) is PooledSequential
+    x_NRB = torch.rand(2, 3, 4, 3, 32, 32)
+    if shared:
+        x_NRB = x_NRB[:1].expand(2, -1, -1, -1, -1, -1)
+    outcomes = []
+    for stack in (plain, pooled):
+        logits = stack(x_NRB)
+        outcomes.append((logits.detach(), *stack.gradients(logits.square().sum(-1), torch.ones(2, 3, 4))))
+    torch.testing.assert_close(*outcomes)
+    x_B = x_NRB[0, 0]
+    for n, r in ((0, 0), (1, 2)):
+        network = pooled.network(n, r)
+        assert type(network.convolutions) is nn.Sequential
+        assert torch.equal(network(x_B), plain.network(n, r)(x_B))
+
+
+def test_one_batch_of_a_whole_stack_is_evaluated_in_one_call():
+    stack = Stack(lambda: SmallCNN(10), [1, 2, 3], 2, batched=True, pooled=True)
+    x_B = torch.rand(4, 3, 32, 32)
+    with stack.evaluating():
+        logits = stack(x_B.expand(2, 3, -1, -1, -1, -1))
+    torch.testing.assert_close(logits[1, 2], stack.network(1, 2)(x_B))
+
+
+def test_other_modules_are_left_as_they_are():
+    network = nn.ModuleDict({"a": nn.Sequential(*block()), "b": nn.ModuleList([nn.Sequential(nn.ReLU())])})
+    pool_convolutions(network)
+    assert [type(m) for m in network.modules()].count(PooledSequential) == 2
+    assert type(network) is nn.ModuleDict
