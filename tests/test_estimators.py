@@ -282,6 +282,10 @@ def test_the_bar_counts_the_epochs_of_the_estimate_too(method, options, total, c
         ({"method": "f_correction_known"}, "only for `coteach run`, because it needs the true flip matrix"),
         ({"method": "iterative"}, "only for `coteach run`, because it is for images of no class"),
         ({"loss": "hinge"}, "there is no loss 'hinge': choose"),
+        ({"warmup_loss": "hinge"}, "there is no loss 'hinge': choose"),
+        ({"loss": "gce", "warmup_loss": "gce"}, "warmup_loss is gce, as loss is: leave it out, or give another."),
+        ({"method": "f_correction", "warmup_loss": "gce"}, "f_correction has no warm-up: leave warmup_loss out."),
+        ({"loss": "gce", "warmup_loss": "mae", "warmup": 0}, "warmup_loss needs a warm-up, and it has no epochs"),
         ({"patience": 0}, "patience is 0"),
         ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
         ({"early_stopping": True, "validation_fraction": 0.001}, "no sample of any class"),
@@ -304,6 +308,16 @@ def test_the_bar_counts_the_epochs_of_the_estimate_too(method, options, total, c
 def test_a_mistake_in_an_argument_is_told_by_fit(options, message, clouds):
     with pytest.raises(ValueError, match=message):
         quick(**options).fit(*clouds)
+
+
+def test_a_warm_up_may_have_a_loss_of_its_own(clouds):
+    plain = quick(epochs=4).fit(*clouds).history_
+    assert quick(epochs=4, loss="mae").fit(*clouds).history_[0] != plain[0]
+    for warmup in (2, None):  # by default three quarters of the epochs
+        both = quick(epochs=4, loss="mae", warmup=warmup, warmup_loss="cross_entropy").fit(*clouds).history_
+        assert [row["train_loss"] == other["train_loss"] for row, other in zip(both, plain, strict=True)] == [
+            row["epoch"] <= (warmup or 3) for row in plain
+        ]
 
 
 def test_a_loss_that_is_never_finite_is_told(clouds):

@@ -53,8 +53,11 @@ class RobustClassifier(ClassifierMixin, Predicting):
         "adam", "sgd" (with momentum 0.9), the name of another optimiser in `torch.optim`, its class, or a class
         written like those. On a GPU the first two are the fastest.
     warmup : int, optional
-        Epochs before disagreement counts; by default a fifth of all, at least one. In Co-training the epochs on
-        the given labels, by default three quarters.
+        Epochs before disagreement counts, by default a fifth of all, at least one; in Co-training the epochs on
+        the given labels, by default three quarters. With `warmup_loss` the epochs of that loss, by default three
+        quarters with any method.
+    warmup_loss : str, optional
+        Another loss for the epochs of the warm-up, such as "cross_entropy" before `loss="softmax_twice"`.
     ramp : int, optional
         Epochs until the full share of labels is left out; by default 10, at most half of all.
     keep_per_class : bool
@@ -136,6 +139,7 @@ class RobustClassifier(ClassifierMixin, Predicting):
         lr: float = 0.001,
         optimizer: str | type[torch.optim.Optimizer] = "adam",
         warmup: int | None = None,
+        warmup_loss: str | None = None,
         ramp: int | None = None,
         keep_per_class: bool = False,
         early_stopping: bool = False,
@@ -158,6 +162,7 @@ class RobustClassifier(ClassifierMixin, Predicting):
         self.lr = lr
         self.optimizer = optimizer
         self.warmup = warmup
+        self.warmup_loss = warmup_loss
         self.ramp = ramp
         self.keep_per_class = keep_per_class
         self.early_stopping = early_stopping

@@ -13,7 +13,7 @@ from coteach.fidelity import parse
 from coteach.methods import METHODS
 from coteach.names import ELSEWHERE, LOSSES, check_name
 from coteach.plan import Plan
-from coteach.runs.experiment import is_whole
+from coteach.runs.experiment import check_warmup_loss, is_whole
 
 LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
 MAY_BE_NONE = ("batch_size", "warmup", "ramp")
@@ -24,12 +24,14 @@ SMALLEST_BATCH = 8
 def check_arguments(params: Mapping[str, Any], optimizer_options: dict[str, Any]) -> None:
     """One sentence for the first that is wrong."""
     check_name("method", params["method"], [name for name in METHODS if name not in ELSEWHERE])
-    if params["loss"] is not None:
-        check_name("loss", params["loss"], LOSSES)
+    for name in ("loss", "warmup_loss"):
+        if params[name] is not None:
+            check_name("loss", params[name], LOSSES)
     for name, least in LEAST.items():
         value = params[name]
         if not (value is None and name in MAY_BE_NONE) and not (is_whole(value) and value >= least):
             raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
+    check_warmup_loss(params["method"], params["loss"], params["warmup_loss"], warmup_of(params))
     rate = params["noise_rate"]
     if not (isinstance(rate, Real) and 0 <= float(rate) < 1) and not (isinstance(rate, str) and rate == "auto"):
         raise ValueError(f"noise_rate is {rate!r}: give 'auto', or a share below 1 such as 0.2.")
@@ -50,11 +52,12 @@ def check_views(method: str, shape: tuple[int, ...]) -> None:
 
 def plan_of(params: Mapping[str, Any], optimizer_options: dict[str, Any], samples: int) -> Plan:
     """The plan for so many samples to learn from."""
-    epochs, warmup, ramp = params["epochs"], params["warmup"], params["ramp"]
+    epochs, ramp = params["epochs"], params["ramp"]
     return Plan(
         epochs=epochs,
         batch_size=min(params["batch_size"] or usual_batch(samples), samples),
-        warmup=usual_warmup(params["method"], epochs) if warmup is None else warmup,
+        warmup=warmup_of(params),
+        warmup_loss=params["warmup_loss"],
         ramp=min(10, max(1, epochs // 2)) if ramp is None else ramp,
         lr=params["lr"],
         keep_per_class=bool(params["keep_per_class"]),
@@ -69,9 +72,13 @@ def usual_batch(samples: int) -> int:
     return min(128, max(SMALLEST_BATCH, samples // STEPS_OF_AN_EPOCH))
 
 
-def usual_warmup(method: str, epochs: int) -> int:
-    """A fifth; three quarters in Co-training, which drifts from the labels once it learns from its own."""
-    return max(1, 3 * epochs // 4 if METHODS[method].views else epochs // 5)
+def warmup_of(params: Mapping[str, Any]) -> int:
+    """A fifth of the epochs unless given; three quarters with a loss of its own, which is to be nearly at its best
+    when the other takes over, and in Co-training, which drifts from the labels once it learns from its own."""
+    if params["warmup"] is not None:
+        return params["warmup"]
+    long = METHODS[params["method"]].views or params["warmup_loss"] is not None
+    return max(1, 3 * params["epochs"] // 4 if long else params["epochs"] // 5)
 
 
 def seed_of(random_state: Any) -> int:

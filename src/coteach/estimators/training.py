@@ -153,7 +153,7 @@ def estimated(job: Job) -> NoiseEstimate:
                 job.problem, method, job.plan, job.build, *job.validation, job.engine, advance=advance
             )
     x_V, y_V = job.validation if job.clean and job.validation is not None else (None, job.y_M)
-    plan, folds = replace(job.plan, loss=None), min(FOLDS, len(job.y_M))
+    plan, folds = replace(job.plan, loss=None, warmup_loss=None), min(FOLDS, len(job.y_M))
     with bar(verbose, what, folds * METHODS["standard"].n_epochs(plan)) as advance:
         p_MC, p_FVC = of_folds(
             job.x_M, job.y_M, job.n_classes, job.build, plan, x_V, folds, job.seed, job.engine, advance=advance

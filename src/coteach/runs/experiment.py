@@ -39,6 +39,19 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def check_warmup_loss(method: str, loss: str | None, warmup_loss: str | None, warmup: int) -> None:
+    if warmup_loss is None:
+        return
+    if method in WITHOUT_WARMUP:
+        raise ValueError(f"{method} has no warm-up: leave warmup_loss out.")
+    if warmup_loss == loss:
+        raise ValueError(f"warmup_loss is {loss}, as loss is: leave it out, or give another.")
+    if not warmup:
+        raise ValueError(
+            "warmup_loss needs a warm-up, and it has no epochs: give warmup, too, and more epochs than that."
+        )
+
+
 def pythons_own(value: Any) -> Any:
     """A number of NumPy's as one of Python's, which can be written to JSON."""
     if is_whole(value):
@@ -156,7 +169,7 @@ class Experiment:
         parse(self.fidelity)
         self._check_numbers()
         self._check_noise()
-        self._check_warmup(self.plan())
+        check_warmup_loss(self.method, self.loss, self.warmup_loss, self.plan().warmup)
 
     def _check_numbers(self) -> None:
         for name in ("rate", "tau"):
@@ -183,18 +196,6 @@ class Experiment:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(
                 f"the seeds {self.seeds} repeat, and equal seeds give equal runs: give each only once."
-            )
-
-    def _check_warmup(self, plan: Plan) -> None:
-        if self.warmup_loss is None:
-            return
-        if self.method in WITHOUT_WARMUP:
-            raise ValueError(f"{self.method} has no warm-up: leave warmup_loss out.")
-        if self.warmup_loss == self.loss:
-            raise ValueError(f"warmup_loss is {self.loss}, as loss is: leave it out, or give another.")
-        if not plan.warmup:
-            raise ValueError(
-                "warmup_loss needs a warm-up, and it has no epochs: give warmup, too, and more epochs than that."
             )
 
     def _check_noise(self) -> None:
