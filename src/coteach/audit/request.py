@@ -33,7 +33,7 @@ class Audit:
     size: Annotated[int, flag("N", "32")] = 32
     """Width and height to which images are brought, in pixels."""
     method: Annotated[str | None, flag("NAME", "coteaching", "Rule:" + names.listed(METHODS))] = None
-    loss: Annotated[str | None, flag("NAME", "the method's own", "Loss:" + names.listed(names.LOSSES))] = None
+    loss: Annotated[str | None, flag("NAME", "as RobustClassifier's", "Loss:" + names.listed(names.LOSSES))] = None
     module: Annotated[str | None, flag("NAME", "one that fits the samples")] = None
     """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
     epochs: Annotated[int | None, flag("N", "20")] = None

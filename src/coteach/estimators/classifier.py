@@ -33,7 +33,9 @@ class RobustClassifier(ClassifierMixin, Predicting):
         A name in `coteach.METHODS`, but for "f_correction_known" and "iterative": those are for `coteach run`,
         since they ask for what nobody has of their own data.
     loss : str, optional
-        A name in `coteach.LOSSES`; by default the method's own.
+        A name in `coteach.LOSSES`; by default the method's own. "coteaching", the default, has cross-entropy for
+        three quarters of the epochs, then "softmax_twice", which keeps what is learnt by then from being spoilt
+        by the wrong labels; `loss="cross_entropy"` is Co-teaching as it was published.
     module : None, str, class, factory or torch.nn.Module
         None: an MLP for tables and small images, a CNN for images of 32×32, a ResNet from 64×64 on. A name in
         `coteach.networks.NETWORKS`. A class or factory is called with those of `n_features`, `n_inputs`,
@@ -54,10 +56,9 @@ class RobustClassifier(ClassifierMixin, Predicting):
         written like those. On a GPU the first two are the fastest.
     warmup : int, optional
         Epochs before disagreement counts, by default a fifth of all, at least one; in Co-training the epochs on
-        the given labels, by default three quarters. With `warmup_loss` the epochs of that loss, by default three
-        quarters with any method.
+        the given labels, by default three quarters. Also the epochs of `warmup_loss`, by default three quarters.
     warmup_loss : str, optional
-        Another loss for the epochs of the warm-up, such as "cross_entropy" before `loss="softmax_twice"`.
+        Another loss for the epochs of the warm-up.
     ramp : int, optional
         Epochs until the full share of labels is left out; by default 10, at most half of all.
     keep_per_class : bool

@@ -31,7 +31,7 @@ def check_arguments(params: Mapping[str, Any], optimizer_options: dict[str, Any]
         value = params[name]
         if not (value is None and name in MAY_BE_NONE) and not (is_whole(value) and value >= least):
             raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
-    check_warmup_loss(params["method"], params["loss"], params["warmup_loss"], warmup_of(params))
+    check_warmup_loss(params["method"], *losses_of(params), warmup_of(params))
     rate = params["noise_rate"]
     if not (isinstance(rate, Real) and 0 <= float(rate) < 1) and not (isinstance(rate, str) and rate == "auto"):
         raise ValueError(f"noise_rate is {rate!r}: give 'auto', or a share below 1 such as 0.2.")
@@ -53,16 +53,17 @@ def check_views(method: str, shape: tuple[int, ...]) -> None:
 def plan_of(params: Mapping[str, Any], optimizer_options: dict[str, Any], samples: int) -> Plan:
     """The plan for so many samples to learn from."""
     epochs, ramp = params["epochs"], params["ramp"]
+    loss, warmup_loss = losses_of(params)
     return Plan(
         epochs=epochs,
         batch_size=min(params["batch_size"] or usual_batch(samples), samples),
         warmup=warmup_of(params),
-        warmup_loss=params["warmup_loss"],
+        warmup_loss=warmup_loss,
         ramp=min(10, max(1, epochs // 2)) if ramp is None else ramp,
         lr=params["lr"],
         keep_per_class=bool(params["keep_per_class"]),
         decay_start=max(1, 2 * epochs // 5),
-        loss=params["loss"],
+        loss=loss,
         fidelity=parse("paper+lr_above_zero"),  # so that the last epoch is not in vain
         **plan_fields(params["optimizer"], optimizer_options),
     )
@@ -72,12 +73,24 @@ def usual_batch(samples: int) -> int:
     return min(128, max(SMALLEST_BATCH, samples // STEPS_OF_AN_EPOCH))
 
 
+def losses_of(params: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The loss, and that of the warm-up.
+
+    If neither is given, Co-teaching has those that were measured to be best (docs/results.md): cross-entropy
+    learns fast, and a bounded loss then keeps it from learning the wrong labels, too.
+    """
+    none_given = params["loss"] is None and params["warmup_loss"] is None and params["warmup"] != 0
+    if params["method"] == "coteaching" and none_given:
+        return "softmax_twice", "cross_entropy"
+    return params["loss"], params["warmup_loss"]
+
+
 def warmup_of(params: Mapping[str, Any]) -> int:
-    """A fifth of the epochs unless given; three quarters with a loss of its own, which is to be nearly at its best
-    when the other takes over, and in Co-training, which drifts from the labels once it learns from its own."""
+    """A fifth of the epochs unless given; three quarters if it has a loss of its own, which is to be nearly at its
+    best by then, and in Co-training, which drifts from the labels once it learns from its own."""
     if params["warmup"] is not None:
         return params["warmup"]
-    long = METHODS[params["method"]].views or params["warmup_loss"] is not None
+    long = METHODS[params["method"]].views or losses_of(params)[1] is not None
     return max(1, 3 * params["epochs"] // 4 if long else params["epochs"] // 5)
 
 
