@@ -1,0 +1,94 @@
+"""Short trainings of Co-teaching as RobustClassifier plans them: with one loss, or with cross-entropy first.
+
+    python benchmarks/losses.py --dataset mnist cifar10 --seeds 1 2 3 4 5 --device cuda --out losses.json
+
+All noises and seeds of a data set are one stack; the noise rate is told. Accuracy is of the last epoch, the mean
+of both networks on the test set, by noise and seed. Average precision is of ranking all labels by their quality.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from common import kept, measured_on, training_flags
+from sklearn.metrics import average_precision_score
+
+from coteach import data, train
+from coteach.data import Dataset
+from coteach.engine import Engine
+from coteach.estimators.options import plan_of
+from coteach.methods import METHODS
+from coteach.runs import setup
+from coteach.runs.choices import choose_engine
+from coteach.runs.experiment import Experiment
+
+NOISES = (("pair", 0.45), ("symmetric", 0.5), ("symmetric", 0.2))
+ALONE = ("cross_entropy", "gce", "softmax_twice")
+USUAL = {"batch_size": 128, "lr": 0.001, "optimizer": "adam", "ramp": None, "keep_per_class": False}
+
+
+def main() -> None:
+    options = training_flags(__doc__, ["mnist", "cifar10"]).parse_args()
+    kept(rows(options), options.out)
+
+
+def rows(options: argparse.Namespace) -> Iterator[dict]:
+    for name in options.dataset:
+        dataset = data.load(name, options.data_dir)
+        for loss in ALONE:
+            yield measured(dataset, options, loss)
+        for warmup in (options.epochs // 2, 3 * options.epochs // 4):
+            for loss in ALONE[1:]:
+                yield measured(dataset, options, loss, "cross_entropy", warmup)
+
+
+def measured(
+    dataset: Dataset, options: argparse.Namespace, loss: str, warmup_loss: str | None = None, warmup: int = 0
+) -> dict:
+    seeds = tuple(options.seeds)
+    cells = [Experiment(dataset.name, options.method, noise=n, rate=r, seeds=seeds) for n, r in NOISES]
+    draws = [setup.draw_noise(cell, dataset) for cell in cells]
+    said = {"method": options.method, "epochs": options.epochs, "loss": loss, "warmup": warmup}
+    plan = plan_of(USUAL | said | {"warmup_loss": warmup_loss}, {}, len(dataset.x_train))
+    build = setup.network_builder(cells[0], dataset, options.device)
+    in_all = METHODS[options.method].networks * len(NOISES) * len(seeds)
+    engine: Engine = choose_engine(cells[0], plan, build(), in_all, len(dataset.x_train), options.device)
+    last: list[dict] = []
+    started = time.perf_counter()
+    with engine.precision.set():
+        training = train.fit(
+            setup.make_problem(cells, dataset, draws, options.device),
+            METHODS[options.method],
+            plan,
+            build,
+            engine=engine,
+            ledger=True,
+            on_epoch=lambda epoch: last.__setitem__(slice(None), epoch.rows),
+        )
+    assert training.ledger is not None
+    wrong_RM = [~draw.clean for draw in draws for _ in seeds]
+    precision = [average_precision_score(w, -q) for w, q in zip(wrong_RM, training.ledger.quality(), strict=True)]
+    accuracy = [100 * float(np.mean(row["test_accuracy"])) for row in last]
+    return {
+        "dataset": dataset.name,
+        **said,
+        "warmup_loss": warmup_loss,
+        "seeds": seeds,
+        "accuracy": by_noise(accuracy, len(seeds)),
+        "average_precision": by_noise(precision, len(seeds)),
+        "seconds": round(time.perf_counter() - started, 1),
+        **measured_on(options.device),
+    }
+
+
+def by_noise(of_runs: list[float], n_seeds: int) -> dict[str, list[float]]:
+    names = [f"{kind} {rate}" for kind, rate in NOISES]
+    return {
+        name: [round(value, 4) for value in of_runs[i * n_seeds : (i + 1) * n_seeds]]
+        for i, name in enumerate(names)
+    }
+
+
+if __name__ == "__main__":
+    main()
