@@ -25,7 +25,7 @@ from coteach.runs.experiment import Experiment
 
 NOISES = (("pair", 0.45), ("symmetric", 0.5), ("symmetric", 0.2))
 ALONE = ("cross_entropy", "gce", "softmax_twice")
-USUAL = {"batch_size": 128, "lr": 0.001, "optimizer": "adam", "ramp": None, "keep_per_class": False}
+USUAL = {"batch_size": None, "lr": 0.001, "optimizer": "adam", "ramp": None, "keep_per_class": False}
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict]:
         dataset = data.load(name, options.data_dir)
         for loss in ALONE:
             yield measured(dataset, options, loss)
-        for warmup in (options.epochs // 2, 3 * options.epochs // 4):
+        for warmup in sorted({options.epochs // 2, 3 * options.epochs // 4, min(20, 3 * options.epochs // 4)}):
             for loss in ALONE[1:]:
                 yield measured(dataset, options, loss, "cross_entropy", warmup)
 

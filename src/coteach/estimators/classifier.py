@@ -34,8 +34,8 @@ class RobustClassifier(ClassifierMixin, Predicting):
         since they ask for what nobody has of their own data.
     loss : str, optional
         A name in `coteach.LOSSES`; by default the method's own. "coteaching", the default, has cross-entropy for
-        three quarters of the epochs, then "softmax_twice", which keeps what is learnt by then from being spoilt
-        by the wrong labels; `loss="cross_entropy"` is Co-teaching as it was published.
+        the warm-up, then "softmax_twice", which keeps what is learnt by then from being spoilt by the wrong
+        labels; `loss="cross_entropy"` is Co-teaching as it was published.
     module : None, str, class, factory or torch.nn.Module
         None: an MLP for tables and small images, a CNN for images of 32×32, a ResNet from 64×64 on. A name in
         `coteach.networks.NETWORKS`. A class or factory is called with those of `n_features`, `n_inputs`,
@@ -56,7 +56,8 @@ class RobustClassifier(ClassifierMixin, Predicting):
         written like those. On a GPU the first two are the fastest.
     warmup : int, optional
         Epochs before disagreement counts, by default a fifth of all, at least one; in Co-training the epochs on
-        the given labels, by default three quarters. Also the epochs of `warmup_loss`, by default three quarters.
+        the given labels, by default three quarters. Also the epochs of `warmup_loss`, by default three quarters,
+        at most 20.
     warmup_loss : str, optional
         Another loss for the epochs of the warm-up.
     ramp : int, optional

@@ -19,6 +19,7 @@ LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
 MAY_BE_NONE = ("batch_size", "warmup", "ramp")
 STEPS_OF_AN_EPOCH = 16  # at least, for few samples
 SMALLEST_BATCH = 8
+LONGEST_WARMUP = 20  # epochs with a loss of its own: later, networks begin to learn the wrong labels
 
 
 def check_arguments(params: Mapping[str, Any], optimizer_options: dict[str, Any]) -> None:
@@ -76,8 +77,8 @@ def usual_batch(samples: int) -> int:
 def losses_of(params: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """The loss, and that of the warm-up.
 
-    If neither is given, Co-teaching has those that were measured to be best (docs/results.md): cross-entropy
-    learns fast, and a bounded loss then keeps it from learning the wrong labels, too.
+    If neither is given, Co-teaching has those that docs/results.md recommends: cross-entropy learns fast, and a
+    bounded loss then keeps it from learning the wrong labels, too.
     """
     none_given = params["loss"] is None and params["warmup_loss"] is None and params["warmup"] != 0
     if params["method"] == "coteaching" and none_given:
@@ -86,12 +87,14 @@ def losses_of(params: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def warmup_of(params: Mapping[str, Any]) -> int:
-    """A fifth of the epochs unless given; three quarters if it has a loss of its own, which is to be nearly at its
-    best by then, and in Co-training, which drifts from the labels once it learns from its own."""
+    """A fifth of the epochs unless given; three quarters in Co-training, which drifts from the labels once it
+    learns from its own; as many with a loss of its own, but no more than that takes to be nearly at its best."""
     if params["warmup"] is not None:
         return params["warmup"]
-    long = METHODS[params["method"]].views or losses_of(params)[1] is not None
-    return max(1, 3 * params["epochs"] // 4 if long else params["epochs"] // 5)
+    most = 3 * params["epochs"] // 4
+    if METHODS[params["method"]].views:
+        return max(1, most)
+    return max(1, params["epochs"] // 5 if losses_of(params)[1] is None else min(most, LONGEST_WARMUP))
 
 
 def seed_of(random_state: Any) -> int:

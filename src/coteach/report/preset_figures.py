@@ -32,6 +32,9 @@ def preset_figures(records: Records, folder: Path, stem: str, formats: tuple[str
         title = BLOCK_TITLES[block].format(READINGS[reading_on(dataset)])
         draw_dots(rows, in_all(f"{stem}-{block}-{dataset}"), title)
         paths += in_all(f"{stem}-{block}-{dataset}")
+    for dataset, some in in_time(records).items():
+        draw_times(some, in_all(f"{stem}-epochs-{dataset}"))
+        paths += in_all(f"{stem}-epochs-{dataset}")
     return paths
 
 
@@ -95,6 +98,41 @@ def curve(record: dict[str, Any], measure: str) -> np.ndarray:
     runs = [run["curves"][measure] for run in record["runs"]]
     n_epochs = min(map(len, runs))
     return np.array([run[:n_epochs] for run in runs], dtype=float)
+
+
+def in_time(records: Records) -> dict[str, Records]:
+    """By data set, what shows when a loss should begin: Co-teaching with the authors' loss from the start, after a
+    warm-up, and not at all, beside their Co-teaching+."""
+    found: dict[str, Records] = {}
+    for record in records:
+        s = record["summary"]
+        told = s["keep_type"] is not None or s["tau"] is not None or s["fidelity"] != "authors"
+        theirs = s["method"] == "coteaching_plus" and s["loss"] is None
+        if not told and (theirs or (s["method"] == "coteaching" and s["loss"] in (None, "softmax_twice"))):
+            found.setdefault(s["dataset"], []).append(record)
+    return {name: some for name, some in found.items() if any(r["summary"].get("warmup_loss") for r in some)}
+
+
+def draw_times(records: Records, paths: list[Path]) -> None:
+    named = {(begins(r["summary"]), noise_of(r["summary"])): r for r in records}
+    labels = sorted({label for label, _ in named}, key=lambda label: (-len(label), label))
+    columns = list(dict.fromkeys(noise for _, noise in named))
+
+    def lines(row: str, column: str, measure: str) -> Lines:
+        return {label: points(named[label, column], measure) for label in labels if (label, column) in named}
+
+    over = over_seeds(len(record["runs"]) for record in records)
+    grid = Grid([records[0]["summary"]["dataset"]], columns, ["test_accuracy"], labels, lines)
+    when = (
+        "Softmax twice from the start, not at all, or then: after a warm-up, as the authors' Co-teaching+ has it"
+    )
+    draw_grid(grid, paths, f"{when}. {over}.")
+
+
+def begins(s: dict[str, Any]) -> str:
+    """The method, and from when on it has the authors' loss: their own has it after the warm-up."""
+    when = {None: "", "softmax_twice": ", softmax twice"}[s["loss"]]
+    return LABELS[s["method"]] + (", then softmax twice" if s.get("warmup_loss") else when)
 
 
 # ---- dots -----------------------------------------------------------------------------------------------------
