@@ -4,6 +4,8 @@ As a script: the Triton kernels on a CPU, with TRITON_INTERPRET=1.
 """
 
 import itertools
+from collections.abc import Sequence
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -41,8 +43,8 @@ def by_operator(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     return torch.func.vmap(pooling.pooled_convolution)(w, b, x)
 
 
-def assert_the_operator_is_torch(device: str) -> None:
-    for shape, with_input in itertools.product(SHAPES, (True, False)):
+def assert_the_operator_is_torch(device: str, shapes: Sequence[tuple[int, ...]] = SHAPES) -> None:
+    for shape, with_input in itertools.product(shapes, (True, False)):
         mine = [t.to(device).requires_grad_(with_input or i > 0) for i, t in enumerate(case(*shape))]
         theirs = [t.double().requires_grad_(with_input or i > 0) for i, t in enumerate(case(*shape))]
         y, expected = by_operator(*mine), by_torch(*theirs)
@@ -56,6 +58,14 @@ def assert_the_operator_is_torch(device: str) -> None:
             strict=True,
         ):
             torch.testing.assert_close(d.cpu().double(), e, rtol=0, atol=0)
+
+
+def assert_many_tiles_are_torch(device: str) -> None:
+    """Programs that sum over two tiles each, the last over one, as in a training that fills a GPU."""
+    from coteach.networks import pooling_kernels
+
+    with patch.object(pooling_kernels, "PROGRAMS", 5):
+        assert_the_operator_is_torch(device, [(2, 25, 2, 10, 8, 4, 3)])  # five tiles for each of two groups
 
 
 def assert_nan_goes_through(device: str) -> None:
@@ -96,4 +106,5 @@ if __name__ == "__main__":
     pooling.convolved.register_kernel("cpu")(pooling.convolved._init_fn)
     pooling.convolved_backward.register_kernel("cpu")(pooling.convolved_backward._init_fn)
     assert_the_operator_is_torch("cpu")
+    assert_many_tiles_are_torch("cpu")
     assert_nan_goes_through("cpu")

@@ -1,8 +1,10 @@
 """How a training is run when nobody says: the rules, and what overrides them."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+import torch
 from torch import nn
 
 from coteach import networks
@@ -12,6 +14,7 @@ from coteach.runs import choices
 from coteach.runs.choices import choose_engine, choose_threads
 from coteach.runs.experiment import Experiment
 
+KERNELS_RUN = choices.kernels_run
 SHAPES = {"mlp": (1, 28, 28), "small_cnn": (3, 32, 32), "cnn7": (3, 32, 32), "preact_resnet18": (3, 32, 32)}
 
 
@@ -23,6 +26,7 @@ def engine(name: str, device: str = "cuda", networks_in_all: int = 2, epochs: in
 @pytest.fixture(autouse=True)
 def compiler(monkeypatch):
     monkeypatch.setattr(choices, "can_compile", lambda: True)
+    monkeypatch.setattr(choices, "kernels_run", lambda device: True)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +87,21 @@ def test_only_batched_networks_in_tf32_are_pooled(monkeypatch):
     assert not engine("small_cnn", networks_in_all=30, stack="loop").pooled
     for precision in ("float32", "bf16"):
         assert not engine("small_cnn", networks_in_all=30, precision=precision).pooled
-    monkeypatch.setattr(choices, "can_compile", lambda: False)
+    monkeypatch.setattr(choices, "kernels_run", lambda device: False)
     assert not engine("small_cnn", networks_in_all=30).pooled
+
+
+@pytest.mark.parametrize("capability, pooled_convolution, runs", [
+    ((9, 0), lambda *tensors: None, True),
+    ((7, 5), lambda *tensors: None, False),
+    ((9, 0), lambda *tensors: 1 / 0, False),
+])  # fmt: skip
+def test_kernels_that_cannot_be_built_are_left_out(capability, pooled_convolution, runs, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch, "zeros", lambda *shape, device: None)
+    monkeypatch.setattr(choices, "pooled_convolution", pooled_convolution)
+    assert KERNELS_RUN.__wrapped__("cuda") is runs
 
 
 def test_a_gpu_captures():

@@ -87,6 +87,7 @@ def test_low_precision_learns_in_float32(precision):
 
 def test_pooling_kernels_are_torch():
     pooling_cases.assert_the_operator_is_torch("cuda")
+    pooling_cases.assert_many_tiles_are_torch("cuda")
     pooling_cases.assert_nan_goes_through("cuda")
 
 

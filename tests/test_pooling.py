@@ -70,6 +70,8 @@ NOT_POOLED = {
     "a padded pool": block(pool=nn.MaxPool2d(2, padding=1)),
     "a mean": block(pool=nn.AvgPool2d(2)),
     "an end before the pool": block()[:2],
+    "a larger patch than was timed": block(nn.Conv2d(2, 3, 11)),
+    "more channels than were timed": block(nn.Conv2d(2, 33, 5)),
 }
 
 
@@ -93,6 +95,40 @@ def test_what_the_operator_cannot_do_is_left_to_the_modules(modules, monkeypatch
 def test_which_images_are_pooled(x, pooled):
     conv, *after = block()
     assert can_pool(conv, after, x) is pooled
+
+
+def test_images_of_other_channels_are_refused_as_torch_does():
+    with pytest.raises(RuntimeError, match="channels"):
+        PooledSequential(*block())(torch.rand(1, 8, 14, 14))
+
+
+def test_one_image_without_a_batch():
+    modules, x = block(), torch.rand(2, 14, 14)
+    assert torch.equal(PooledSequential(*modules)(x), nn.Sequential(*modules)(x))
+
+
+@pytest.mark.parametrize("i", range(3))
+def test_modules_with_hooks_are_called(i):
+    modules, x = block(), torch.rand(1, 2, 14, 14)
+    modules[i].register_forward_hook(lambda module, inputs, output: output * 2)
+    assert torch.equal(PooledSequential(*modules)(x), nn.Sequential(*modules)(x))
+
+
+class Views(nn.Module):
+    """One network for several views of a sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = nn.Sequential(*block(), nn.Flatten(), nn.Linear(75, 3))
+
+    def forward(self, x):
+        return torch.func.vmap(self.network, in_dims=1)(x).mean(0)
+
+
+def test_a_network_that_maps_over_views():
+    x_NRB = torch.rand(2, 2, 4, 5, 2, 14, 14)
+    plain, pooled = (Stack(Views, [1, 2], 2, batched=True, pooled=pooled)(x_NRB) for pooled in (False, True))
+    torch.testing.assert_close(pooled, plain)
 
 
 def test_a_part_of_a_sequence_is_pooled():
@@ -121,6 +157,35 @@ def test_a_pooled_stack_is_the_same_stack(shared):
         network = pooled.network(n, r)
         assert type(network.convolutions) is nn.Sequential
         assert torch.equal(network(x_B), plain.network(n, r)(x_B))
+
+
+@pytest.mark.parametrize("frozen", [(0,), (3,), (0, 3)], ids=str)
+def test_frozen_convolutions_are_pooled_too(frozen):
+    def build() -> nn.Module:
+        network = nn.Sequential(*block(), *block(nn.Conv2d(3, 4, 1)), nn.Flatten(), nn.Linear(36, 3))
+        for i in frozen:
+            network[i].requires_grad_(False)
+        return network
+
+    x_NRB = torch.rand(2, 2, 4, 2, 16, 16)
+    outcomes = []
+    for pooled in (False, True):
+        stack = Stack(build, [1, 2], 2, batched=True, pooled=pooled)
+        logits = stack(x_NRB)
+        outcomes.append((logits.detach(), *stack.gradients(logits.square().sum(-1), torch.ones(2, 2, 4))))
+    torch.testing.assert_close(*outcomes)
+
+
+def test_the_compiler_takes_a_pooled_stack_as_a_whole():
+    """A training would go on without it where it could not, and only be slower."""
+    stack = Stack(lambda: SmallCNN(3), [1, 2], 2, batched=True, pooled=True)
+    x_NRB = torch.rand(2, 4, 3, 32, 32).expand(2, -1, -1, -1, -1, -1)
+    compiled = torch.compile(stack._batched, backend="aot_eager", fullgraph=True, dynamic=False)
+    outcomes = []
+    for forward in (stack._batched, compiled):
+        logits = forward(x_NRB)
+        outcomes.append((logits.detach(), *stack.gradients(logits.square().sum(-1), torch.ones(2, 2, 4))))
+    torch.testing.assert_close(*outcomes)
 
 
 def test_one_batch_of_a_whole_stack_is_evaluated_in_one_call():

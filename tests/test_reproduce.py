@@ -303,8 +303,8 @@ def test_a_figure_is_small_and_the_same_bytes_each_time(name, tmp_path):
         preset_figures.preset_figures(records, tmp_path / folder, name)
     figures = sorted(path.name for path in (tmp_path / "one").iterdir())
     if name == "ablation":
-        several = {"keep": ("cifar10", "mnist"), "losses": ("cifar10", "cifar100", "mnist", "news")}
-        several["switches"] = several["keep"]
+        several = {"epochs": ("cifar10", "cifar100", "mnist"), "keep": ("cifar10", "mnist")}
+        several |= {"losses": ("cifar10", "cifar100", "mnist", "news"), "switches": several["keep"]}
         assert figures == [f"ablation-{block}-{data}.svg" for block, some in several.items() for data in some]
     else:
         assert figures == [f"{name}.svg"]
@@ -366,6 +366,19 @@ def test_a_line_has_the_same_look_in_every_panel(axes_of, tmp_path):
             looks.setdefault(line.get_label(), set()).add((line.get_color(), line.get_linestyle()))
     assert all(len(look) == 1 for look in looks.values())
     assert len(set.union(*looks.values())) == len(looks)
+
+
+def test_when_a_loss_begins_is_shown_by_four_lines(axes_of, tmp_path):
+    pretend_all("ablation", tmp_path)
+    records = [r for r in in_order("ablation", None, tmp_path) if r["summary"]["dataset"] == "cifar10"]
+    lines = [line for ax in axes_of(records) if ax.get_xlabel() == "epoch" for line in ax.lines]
+    names = ("Co-teaching, then softmax twice", "Co-teaching, softmax twice", "Co-teaching", "Co-teaching+")
+    assert [line.get_label() for line in lines] == [*(names[0], names[1], names[3], names[2])] * 3
+    drawn = preset_figures.in_time(records)["cifar10"]
+    assert len(drawn) == len(lines)
+    assert {preset_figures.begins(record["summary"]) for record in drawn} == set(names)
+    told = [record["summary"][key] for record in drawn for key in ("tau", "keep_type")]
+    assert not any(told)
 
 
 def test_dots_show_mean_spread_and_every_seed_of_every_cell(tmp_path, axes_of):

@@ -6,17 +6,19 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from coteach.engine import Engine
+from coteach.engine.precision import Precision
 from coteach.engine.state import State, fill, state_of
 from coteach.methods import METHODS
 from coteach.runs import checkpoint
 from coteach.runs.experiment import Experiment
+from coteach.runs.resume import stored_engine
 from coteach.runs.run import run, run_together
 from coteach.train import fit
 from resume_cases import HERE, assert_same_folder, experiment, read_header, stopped, survive
@@ -167,3 +169,24 @@ def test_the_seconds_of_both_parts_count(tmp_path):
     save_file(state, path, {"coteach": json.dumps(header)})
     assert kept.seconds < 1000
     assert run(Experiment(resume=tmp_path / "run"), say=silent).summary["seconds"] >= 1000
+
+
+@pytest.mark.parametrize("flag", [f.name for f in fields(Engine) if f.name not in ("dtype", "precision")])
+def test_a_run_goes_on_with_the_engine_it_was_begun_with(flag, tmp_path):
+    plain = Engine(batched=False, precision=Precision.TF32)
+    begun = replace(plain, **{flag: True})
+    there = {f.name: getattr(begun, f.name) for f in fields(Engine)} | {
+        "precision": "tf32",
+        "device": "cuda",
+        "group": 2,
+    }
+    config = {"engine": there, "hardware": {"threads": 1}}
+    assert stored_engine(config, tmp_path).engine == begun != plain
+
+
+def test_a_run_from_before_pooling_goes_on_without():
+    before, now, pooled = (
+        {"engine": {"batched": True} | more} for more in ({}, {"pooled": False}, {"pooled": True})
+    )
+    assert checkpoint.difference(before, now) is None
+    assert checkpoint.difference(before, pooled) == ("engine.pooled", False, True)

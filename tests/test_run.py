@@ -321,9 +321,9 @@ def test_the_public_names_are_there():
 def test_deterministic_algorithms_are_then_as_the_user_has_them(users):
     torch.set_deterministic_debug_mode(users)
     try:
-        with setup.torch_set(1, deterministic=True):
+        with setup.torch_set(1, deterministic=True, device="cpu"):
             assert torch.get_deterministic_debug_mode() == 2
-        with setup.torch_set(1, deterministic=False):
+        with setup.torch_set(1, deterministic=False, device="cpu"):
             assert torch.get_deterministic_debug_mode() == {"default": 0, "warn": 1, "error": 2}[users]
         assert torch.get_deterministic_debug_mode() == {"default": 0, "warn": 1, "error": 2}[users]
     finally:

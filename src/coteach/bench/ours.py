@@ -60,7 +60,7 @@ def time_ours(case: Case, epochs: int, show: Show, spend: float = SPEND) -> Ours
     clock = Clock(case, first, epochs, spend, show)
     problem = case.problem()
     with (
-        setup.torch_set(threads, deterministic=False),
+        setup.torch_set(threads, deterministic=False, device=case.device),
         engine.precision.set(),
         timed_evaluation(clock),
         suppress(Enough),

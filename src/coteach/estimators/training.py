@@ -114,7 +114,7 @@ def train(
         engine = choose_engine(
             Experiment(method=params["method"]), plan, network, method.networks, len(labels_M), device
         )
-        stack.enter_context(torch_set(choose_threads(network, method.networks, plan), False))
+        stack.enter_context(torch_set(choose_threads(network, method.networks, plan), False, device))
         stack.enter_context(engine.precision.set())
 
         x_M, y_M, watched = to_learn_and_to_watch(x, labels_M, held_M, validation, device)

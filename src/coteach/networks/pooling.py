@@ -1,9 +1,11 @@
 """Convolution, ReLU and 2×2 max-pool of a stack of small networks as one operator, for a GPU.
 
-cuDNN has no good kernel for a handful of channels, and none for a stack of them. Here a pooled output is the
-largest of four products of one patch of the input, which is read once: the kernel lies at F = 4 places in the
-patch, and its weights are spread to a row of K = C·side² numbers for each. G networks, or groups of them that
-share their input, B samples of C channels of H×W; O channels of P×Q come out.
+cuDNN has no good kernel for a handful of channels, and none for a stack of them. A 2×2 pool of a k×k convolution
+sees a patch of (k+1)×(k+1) pixels, in which the kernel can lie at F = 4 places: top left, top right, bottom left,
+bottom right. Four copies of its weights, each padded with zeros to the K = C·(k+1)² numbers of a patch, give the
+four products of which the pool takes the largest; the patch is read once.
+
+G networks, or groups of them that share their input, B samples of C channels of H×W; O channels of P×Q come out.
 """
 
 from collections.abc import Sequence
@@ -14,10 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 PLACES = 4
+# Beyond these the kernels, whose loops are unrolled, take minutes to compile, and were not timed against cuDNN.
+MOST_IN_A_PATCH, MOST_OUT = 256, 32
 
 
 class PooledSequential(nn.Sequential):
-    """The same modules, but convolution, ReLU and max-pool in a row are one operator where it can do them."""
+    """The same modules, but convolution, ReLU and max-pool in a row are one operator where it can do them.
+
+    The inner modules are then not called.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         x, rest = input, list(self)
@@ -39,12 +46,18 @@ def pool_convolutions(module: nn.Module) -> None:
 
 
 def can_pool(conv: nn.Conv2d, after: Sequence[nn.Module], x_BCHW: Tensor) -> bool:
-    """Whether the operator does what these modules do: no padding, an odd kernel, images of even sides."""
+    """Whether the operator does what these modules do: no padding, a small odd kernel, images of even sides."""
     if [type(m) for m in (conv, *after)] != [nn.Conv2d, nn.ReLU, nn.MaxPool2d]:
+        return False
+    if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in (conv, *after)):
         return False
     pool = after[1]
     return (
         x_BCHW.dtype == torch.float32
+        and x_BCHW.dim() == 4
+        and x_BCHW.shape[1] == conv.in_channels
+        and conv.in_channels * (conv.kernel_size[0] + 1) ** 2 <= MOST_IN_A_PATCH
+        and conv.out_channels <= MOST_OUT
         and (conv.stride, conv.padding, conv.dilation, conv.groups) == ((1, 1), (0, 0), (1, 1), 1)
         and conv.kernel_size[0] == conv.kernel_size[1]
         and conv.kernel_size[0] % 2 == 1
@@ -62,7 +75,7 @@ def pooled_convolution(w_OCkk: Tensor, b_O: Tensor, x_BCHW: Tensor) -> Tensor:
 
 
 def patch_side(x_GBCHW: Tensor, w_GFKO: Tensor) -> int:
-    """One more than the kernel's."""
+    """Of the patch that one pooled output sees: one more than the kernel's."""
     return round((w_GFKO.shape[2] / x_GBCHW.shape[2]) ** 0.5)
 
 
@@ -81,6 +94,7 @@ def convolved(x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor) -> tuple[Tensor, Te
 
 @convolved.register_fake
 def _empty_output(x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor) -> tuple[Tensor, Tensor]:
+    # also what the compiler is told of the shapes
     n_groups, n_samples, _, *size = x_GBCHW.shape
     pooled = [(n - patch_side(x_GBCHW, w_GFKO)) // 2 + 1 for n in size]
     y_GBOPQ = x_GBCHW.new_empty(n_groups, n_samples, b_GO.shape[1], *pooled)
@@ -125,11 +139,14 @@ convolved.register_autograd(_gradients, setup_context=_keep)
 
 @convolved.register_vmap
 def _stacked(
-    info: Any, in_dims: tuple[int | None, int, int], x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor
+    info: Any, in_dims: tuple[int | None, ...], x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor
 ) -> tuple[tuple[Tensor, ...], tuple[int, int]]:
     """V networks more. Those that share their input are one with more channels out, which reads it once."""
     x_dim, w_dim, b_dim = in_dims
-    w_VGFKO, b_VGO = w_GFKO.movedim(w_dim, 0), b_GO.movedim(b_dim, 0)
+    w_VGFKO, b_VGO = (
+        t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
+        for t, dim in ((w_GFKO, w_dim), (b_GO, b_dim))
+    )
     if x_dim is None:
         w, b = w_VGFKO.movedim(0, -2).flatten(-2), b_VGO.movedim(0, -2).flatten(-2)
         outputs = convolved(x_GBCHW, w, b)

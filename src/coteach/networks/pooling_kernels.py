@@ -1,6 +1,7 @@
 """The Triton kernels of `pooling`: the same letters for the same axes, all tensors contiguous, products in TF32.
 
-A program has a tile of ROWS outputs by OUT channels, or of PATCH numbers of a patch by OUT channels.
+Row m is one pooled output of one sample, in all channels; k is one number of a patch. A program has a tile of ROWS
+rows by OUT channels, or of NUMBERS numbers of a patch by OUT channels.
 """
 
 import torch
@@ -14,8 +15,8 @@ from coteach.networks.pooling import patch_side
 PLACES = tl.constexpr(pooling.PLACES)
 OUT = tl.constexpr(16)  # tensor cores take no fewer columns
 ROWS = 64
-PATCH = 64
-PROGRAMS = 4096  # that keep a large GPU busy
+NUMBERS = 64
+PROGRAMS = 4096  # to aim at: enough for a large GPU; fewer would have to sum over more tiles each
 
 
 def forward(x: Tensor, w: Tensor, b: Tensor, y: Tensor, place: Tensor) -> None:
@@ -29,12 +30,12 @@ def gradient_of_weights(dy: Tensor, place: Tensor, x: Tensor, w: Tensor) -> Tens
     n_groups, n_places, n_patch, n_out = w.shape
     n_rows = dy[0, :, 0].numel()
     n_tiles = triton.cdiv(n_rows, ROWS)
-    n_blocks = triton.cdiv(n_patch, PATCH) * triton.cdiv(n_out, OUT.value)
+    n_blocks = triton.cdiv(n_patch, NUMBERS) * triton.cdiv(n_out, OUT.value)
     tiles = max(1, n_tiles * n_blocks * n_groups // PROGRAMS)
     parts = triton.cdiv(n_tiles, tiles)
     dw = x.new_empty(n_groups, parts, n_places, n_patch, n_out)
     grid = n_blocks, parts, n_groups
-    _gradient_of_weights[grid](x, dy, place, dw, n_rows, **_shape(x, w), TILES=tiles, ROWS=ROWS, PATCH=PATCH)
+    _gradient_of_weights[grid](x, dy, place, dw, n_rows, **_shape(x, w), TILES=tiles, ROWS=ROWS, NUMBERS=NUMBERS)
     return dw.sum(1)  # in the same order every time, as atomic additions would not
 
 
@@ -97,17 +98,17 @@ def _forward(
 def _gradient_of_weights(
     x, dy, place, dw, n_rows,
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, K: tl.constexpr, O: tl.constexpr, SIDE: tl.constexpr,
-    TILES: tl.constexpr, ROWS: tl.constexpr, PATCH: tl.constexpr,
+    TILES: tl.constexpr, ROWS: tl.constexpr, NUMBERS: tl.constexpr,
 ):  # fmt: skip
     """Numbers of a patch by output channels, summed over TILES tiles of pooled outputs."""
-    blocks: tl.constexpr = (K + PATCH - 1) // PATCH
+    blocks: tl.constexpr = (K + NUMBERS - 1) // NUMBERS
     g = tl.program_id(2).to(tl.int64)
-    k = tl.program_id(0) % blocks * PATCH + tl.arange(0, PATCH)
+    k = tl.program_id(0) % blocks * NUMBERS + tl.arange(0, NUMBERS)
     o = tl.program_id(0) // blocks * OUT + tl.arange(0, OUT)
-    d0 = tl.zeros((PATCH, OUT), tl.float32)
-    d1 = tl.zeros((PATCH, OUT), tl.float32)
-    d2 = tl.zeros((PATCH, OUT), tl.float32)
-    d3 = tl.zeros((PATCH, OUT), tl.float32)
+    d0 = tl.zeros((NUMBERS, OUT), tl.float32)
+    d1 = tl.zeros((NUMBERS, OUT), tl.float32)
+    d2 = tl.zeros((NUMBERS, OUT), tl.float32)
+    d3 = tl.zeros((NUMBERS, OUT), tl.float32)
     for tile in range(TILES):
         m = (tl.program_id(1) * TILES + tile) * ROWS + tl.arange(0, ROWS)
         corner = x + _corner(g, m, n_rows, C, H, W, SIDE)
@@ -136,13 +137,13 @@ def _gradient_of_input(
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, K: tl.constexpr, O: tl.constexpr, SIDE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """2×2 squares of the input by their channels and pixels, from all pooled outputs whose patch they are in."""
+    """2×2 squares of the input (here m) by their channels and pixels, from all outputs whose patch has them."""
     P: tl.constexpr = (H - SIDE) // 2 + 1
     Q: tl.constexpr = (W - SIDE) // 2 + 1
     squares: tl.constexpr = (H // 2) * (W // 2)
     g = tl.program_id(1).to(tl.int64)
     m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    sample, row, column = m // squares, m % squares // (W // 2), m % (W // 2)
+    sample, row, column = (m // squares).to(tl.int64), m % squares // (W // 2), m % (W // 2)
     pixel = tl.arange(0, COLUMNS)
     channel, below, right = pixel // 4, pixel % 4 // 2, pixel % 2
     outputs = g * (n_rows // squares) * O * P * Q + sample * (O * P * Q)
@@ -183,6 +184,6 @@ def _in_patch(k, H: tl.constexpr, W: tl.constexpr, SIDE: tl.constexpr):
 
 @triton.jit
 def _output(g, m, o, n_rows, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr, SIDE: tl.constexpr):
-    """Where pooled output `m` of channel `o` lies in y, which has its channels between samples and places."""
+    """Where pooled output `m` of channel `o` lies in y, which has its channels between samples and positions."""
     PQ: tl.constexpr = ((H - SIDE) // 2 + 1) * ((W - SIDE) // 2 + 1)
-    return g * n_rows * O + ((m // PQ)[:, None] * O + o[None, :]) * PQ + (m % PQ)[:, None]
+    return g * n_rows * O + ((m // PQ).to(tl.int64)[:, None] * O + o[None, :]) * PQ + (m % PQ)[:, None]

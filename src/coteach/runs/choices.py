@@ -4,6 +4,7 @@ Each number below was measured; benchmarks/README.md says how.
 """
 
 import shutil
+from functools import cache
 from importlib.util import find_spec
 
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from coteach.engine import Engine
 from coteach.engine.precision import Precision
 from coteach.methods import METHODS
+from coteach.networks.pooling import pooled_convolution
 from coteach.networks.stack import batches_well
 from coteach.plan import Plan
 from coteach.runs.experiment import Experiment
@@ -52,7 +54,7 @@ def choose_engine(
         precision=precision,
         compiled={"auto": pays, "yes": True, "no": False}[experiment.compile],
         captured=captured,
-        pooled=on_gpu and batched[experiment.stack] and precision is Precision.TF32 and can_compile(),
+        pooled=on_gpu and batched[experiment.stack] and precision is Precision.TF32 and kernels_run(device),
     )
 
 
@@ -91,6 +93,19 @@ def has_convolutions(network: nn.Module) -> bool:
 def has_recurrence(network: nn.Module) -> bool:
     """What cannot be stacked by vmap at all."""
     return any(isinstance(m, nn.RNNBase) for m in network.modules())
+
+
+@cache
+def kernels_run(device: str) -> bool:
+    """Whether Triton can build a kernel and start it there: it wants a compiler, Python's headers and TF32."""
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    try:
+        with torch.cuda.device(device):
+            pooled_convolution(*(torch.zeros(s, device=device) for s in ((1, 1, 1, 1), (1,), (1, 1, 2, 2))))
+    except Exception:  # whatever goes wrong in a compiler: convolutions are done without it
+        return False
+    return True
 
 
 def can_compile() -> bool:

@@ -62,6 +62,7 @@ def stored_engine(config: dict[str, Any], folder: Path) -> Machinery:
             precision=Precision(there["precision"]),
             compiled=bool(there["compiled"]),
             captured=bool(there["captured"]),
+            pooled=bool(there.get("pooled", False)),
         )
         return Machinery(engine, str(there["device"]), int(there["group"]), int(config["hardware"]["threads"]))
     except (KeyError, ValueError, TypeError) as error:

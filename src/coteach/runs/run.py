@@ -178,7 +178,7 @@ def run_together(
             until_done.enter_context(held(folder))
         until_done.enter_context(told_of_the_lost(folders[0]))
         until_done.enter_context(told_how_to_go_on(folders[0], alone=len(folders) == 1, say=say))
-        until_done.enter_context(setup.torch_set(prepared.threads, experiments[0].deterministic))
+        until_done.enter_context(setup.torch_set(prepared.threads, experiments[0].deterministic, prepared.device))
         until_done.enter_context(prepared.engine.precision.set())
         followed = until_done.enter_context(Followed(trackers if team.leads else (), folders[0], say))
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -229,8 +229,8 @@ def refuse_small_parts(network: torch.nn.Module, plan: Plan, size: int) -> None:
 
 
 @contextmanager
-def torch_set(threads: int, deterministic: bool) -> Iterator[None]:
-    """torch's global settings inside the block; then as they were before."""
+def torch_set(threads: int, deterministic: bool, device: str) -> Iterator[None]:
+    """torch's global settings inside the block, and its current GPU; then as they were before."""
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it, before its first product
     before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
@@ -238,8 +238,13 @@ def torch_set(threads: int, deterministic: bool) -> Iterator[None]:
     if deterministic:
         torch.use_deterministic_algorithms(True)
     try:
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad(), current(device):
             yield
     finally:
         torch.set_num_threads(before[0])
         torch.set_deterministic_debug_mode(before[1])
+
+
+def current(device: str) -> AbstractContextManager:
+    """Streams, graphs and Triton's kernels are those of the current GPU, wherever their tensors lie."""
+    return torch.cuda.device(device) if device.startswith("cuda") else nullcontext()
