@@ -19,6 +19,7 @@ from torch import nn
 
 from coteach import METHODS, RobustClassifier, noise
 from coteach.data.digits import load
+from coteach.estimators.options import plan_of
 from coteach.networks.mlp import MLP
 from estimator_cases import PAIRS, TRAINABLE, Dropping, quick, three_clouds
 
@@ -318,6 +319,28 @@ def test_a_warm_up_may_have_a_loss_of_its_own(clouds):
         assert [row["train_loss"] == other["train_loss"] for row, other in zip(both, plain, strict=True)] == [
             row["epoch"] <= (warmup or 3) for row in plain
         ]
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({}, ("softmax_twice", "cross_entropy", 15)),
+        ({"epochs": 26}, ("softmax_twice", "cross_entropy", 19)),
+        ({"epochs": 100}, ("softmax_twice", "cross_entropy", 20)),
+        ({"epochs": 1}, ("softmax_twice", "cross_entropy", 1)),
+        ({"warmup": 7}, ("softmax_twice", "cross_entropy", 7)),
+        ({"warmup": 0}, (None, None, 0)),
+        ({"loss": "cross_entropy"}, ("cross_entropy", None, 4)),
+        ({"loss": "gce"}, ("gce", None, 4)),
+        ({"loss": "gce", "warmup_loss": "mae"}, ("gce", "mae", 15)),
+        ({"method": "mentornet"}, (None, None, 4)),
+        ({"method": "mentornet", "loss": "mae", "warmup_loss": "gce", "epochs": 50}, ("mae", "gce", 20)),
+        ({"method": "cotraining", "epochs": 100}, (None, None, 75)),
+    ],
+)
+def test_which_losses_a_training_has_and_when(options, expected):
+    plan = plan_of(RobustClassifier(**options).get_params(), {}, 1000)
+    assert (plan.loss, plan.warmup_loss, plan.warmup) == expected
 
 
 def test_a_loss_that_is_never_finite_is_told(clouds):

@@ -69,6 +69,18 @@ def measured_again(wanted, out, commit="c", **how):
     return epochs, said
 
 
+def test_progress_counts_what_was_done_before(tmp_path):
+    wanted = [cell(seeds=(1, 2))]
+    done = []
+    reproduce.measure(
+        wanted, tmp_path / "whole", commit="c", say=silent, on_progress=lambda p: done.append(p.done)
+    )
+    stopped(wanted, tmp_path / "out", at=2)
+    again = []
+    reproduce.measure(wanted, tmp_path / "out", commit="c", say=silent, on_progress=lambda p: again.append(p.done))
+    assert again == done[2:]
+
+
 # ---- killed ---------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import tomllib
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -315,6 +316,12 @@ def test_the_public_names_are_there():
         assert getattr(coteach, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'teach'"):
         coteach.teach  # noqa: B018
+
+
+def test_the_gpu_that_is_asked_for_is_the_current_one():
+    """Or graphs would be recorded on the first, where nothing happens, whatever --device says."""
+    assert setup.current("cuda:1").idx == 1
+    assert isinstance(setup.current("cpu"), nullcontext)
 
 
 @pytest.mark.parametrize("users", ["default", "warn", "error"])

@@ -173,7 +173,8 @@ class Measuring:
             self.records[number] = content
         else:
             rows, preliminary = content
-            self.epochs[number] = min(self.epochs[number] + len(rows), self.total[number])
+            before = self.epochs[number] or (rows[0]["epoch"] - 1) * len(rows)  # of a stack that goes on
+            self.epochs[number] = min(before + len(rows), self.total[number])
             self.tell(self.jobs[number].label, rows, preliminary)
 
     def tell(self, label: str, rows: list[dict], preliminary: bool = False) -> None:
