@@ -11,7 +11,7 @@ from coteach.fidelity import parse
 from coteach.names import LOSSES
 from coteach.paper.presets import LABELS
 from coteach.report.curve_grid import MEASURES, Grid, Lines, draw_grid, numbered, over_seeds
-from coteach.report.figures import COLOURS, new_figure, save
+from coteach.report.figures import COLOURS, add_legend, draw_line, line_styles, new_figure, save
 
 Records = list[dict[str, Any]]
 
@@ -114,19 +114,23 @@ def in_time(records: Records) -> dict[str, Records]:
 
 
 def draw_times(records: Records, paths: list[Path]) -> None:
-    named = {(begins(r["summary"]), noise_of(r["summary"])): r for r in records}
-    labels = sorted({label for label, _ in named}, key=lambda label: (-len(label), label))
-    columns = list(dict.fromkeys(noise for _, noise in named))
-
-    def lines(row: str, column: str, measure: str) -> Lines:
-        return {label: points(named[label, column], measure) for label in labels if (label, column) in named}
-
-    over = over_seeds(len(record["runs"]) for record in records)
-    grid = Grid([records[0]["summary"]["dataset"]], columns, ["test_accuracy"], labels, lines)
+    """Small panels under one legend, so that it can be read where a page makes it narrow."""
+    columns = list(dict.fromkeys(record["column"] for record in records))
+    styles = line_styles(sorted({begins(r["summary"]) for r in records}, key=lambda label: (-len(label), label)))
+    figure, axes = new_figure(1, len(columns), (3.0, 2.6), sharey=False)
+    for ax, column in zip(axes[0], columns, strict=True):
+        ax.set_title(column, fontsize=10)
+        ax.set_xlabel("epoch")
+        for record in records:
+            if record["column"] == column:
+                label = begins(record["summary"])
+                draw_line(ax, label, styles[label], *points(record, "test_accuracy"))
+    axes[0, 0].set_ylabel("test accuracy (%)")
+    add_legend(figure, axes)
     when = (
         "Softmax twice from the start, not at all, or then: after a warm-up, as the authors' Co-teaching+ has it"
     )
-    draw_grid(grid, paths, f"{when}. {over}.")
+    save(figure, paths, f"{when}.\n{over_seeds(len(record['runs']) for record in records)}.")
 
 
 def begins(s: dict[str, Any]) -> str:
