@@ -16,8 +16,7 @@ from sklearn.metrics import average_precision_score
 
 from coteach import data, train
 from coteach.data import Dataset
-from coteach.engine import Engine
-from coteach.estimators.options import plan_of
+from coteach.estimators.options import LONGEST_WARMUP, plan_of
 from coteach.methods import METHODS
 from coteach.runs import setup
 from coteach.runs.choices import choose_engine
@@ -38,7 +37,8 @@ def rows(options: argparse.Namespace) -> Iterator[dict]:
         dataset = data.load(name, options.data_dir)
         for loss in ALONE:
             yield measured(dataset, options, loss)
-        for warmup in sorted({options.epochs // 2, 3 * options.epochs // 4, min(20, 3 * options.epochs // 4)}):
+        long = 3 * options.epochs // 4
+        for warmup in sorted({options.epochs // 2, long, min(long, LONGEST_WARMUP)}):
             for loss in ALONE[1:]:
                 yield measured(dataset, options, loss, "cross_entropy", warmup)
 
@@ -53,8 +53,8 @@ def measured(
     plan = plan_of(USUAL | said | {"warmup_loss": warmup_loss}, {}, len(dataset.x_train))
     build = setup.network_builder(cells[0], dataset, options.device)
     in_all = METHODS[options.method].networks * len(NOISES) * len(seeds)
-    engine: Engine = choose_engine(cells[0], plan, build(), in_all, len(dataset.x_train), options.device)
-    last: list[dict] = []
+    engine = choose_engine(cells[0], plan, build(), in_all, len(dataset.x_train), options.device)
+    epochs: list[list[dict]] = []
     started = time.perf_counter()
     with engine.precision.set():
         training = train.fit(
@@ -64,12 +64,12 @@ def measured(
             build,
             engine=engine,
             ledger=True,
-            on_epoch=lambda epoch: last.__setitem__(slice(None), epoch.rows),
+            on_epoch=lambda epoch: epochs.append(epoch.rows),
         )
     assert training.ledger is not None
     wrong_RM = [~draw.clean for draw in draws for _ in seeds]
     precision = [average_precision_score(w, -q) for w, q in zip(wrong_RM, training.ledger.quality(), strict=True)]
-    accuracy = [100 * float(np.mean(row["test_accuracy"])) for row in last]
+    accuracy = [100 * float(np.mean(row["test_accuracy"])) for row in epochs[-1]]
     return {
         "dataset": dataset.name,
         **said,

@@ -318,10 +318,14 @@ def test_the_public_names_are_there():
         coteach.teach  # noqa: B018
 
 
-def test_the_gpu_that_is_asked_for_is_the_current_one():
+def test_the_gpu_that_is_asked_for_is_the_current_one(monkeypatch):
     """Or graphs would be recorded on the first, where nothing happens, whatever --device says."""
     assert setup.current("cuda:1").idx == 1
     assert isinstance(setup.current("cpu"), nullcontext)
+    entered = []
+    monkeypatch.setattr(setup, "current", lambda device: nullcontext(entered.append(device)))
+    with setup.torch_set(1, deterministic=False, device="cuda:1"):
+        assert entered == ["cuda:1"]
 
 
 @pytest.mark.parametrize("users", ["default", "warn", "error"])

@@ -9,6 +9,7 @@ from coteach.flags import flag
 from coteach.runs.experiment import is_whole
 
 METHODS = {name: what for name, what in names.METHODS.items() if name not in names.ELSEWHERE}
+LOSS_DEFAULT = "cross_entropy, then softmax_twice; of another method its own"
 TABLES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
 
 
@@ -33,7 +34,7 @@ class Audit:
     size: Annotated[int, flag("N", "32")] = 32
     """Width and height to which images are brought, in pixels."""
     method: Annotated[str | None, flag("NAME", "coteaching", "Rule:" + names.listed(METHODS))] = None
-    loss: Annotated[str | None, flag("NAME", "as RobustClassifier's", "Loss:" + names.listed(names.LOSSES))] = None
+    loss: Annotated[str | None, flag("NAME", LOSS_DEFAULT, "Loss:" + names.listed(names.LOSSES))] = None
     module: Annotated[str | None, flag("NAME", "one that fits the samples")] = None
     """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
     epochs: Annotated[int | None, flag("N", "20")] = None

@@ -1,6 +1,8 @@
 """How a training runs fast: where the data lie, what is batched, captured, compiled, and in which precision."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import torch
 
@@ -34,6 +36,22 @@ class Engine:
     @property
     def fused(self) -> Fused:
         return compiled if self.compiled else as_it_is
+
+    def table(self) -> dict[str, Any]:
+        """As files have it; the numbers are always float32 there."""
+        flags = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("dtype", "precision")}
+        return {"precision": self.precision.value} | flags
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Self:
+        """Of a file that may be older than `pooled`; raises a KeyError or ValueError for one that is damaged."""
+        return cls(
+            batched=bool(table["batched"]),
+            precision=Precision(table["precision"]),
+            compiled=bool(table["compiled"]),
+            captured=bool(table["captured"]),
+            pooled=bool(table.get("pooled", False)),
+        )
 
 
 PLAINLY = Engine()

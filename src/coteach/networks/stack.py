@@ -97,7 +97,7 @@ class Stack:
         self.owner = torch.cat([rows.repeat_interleave(b[0, 0].numel()) for b in self.statistics] or [rows[:0]])
         self.plain = first
         if self.batched:
-            self.modules = [copy.deepcopy(first)]
+            self.modules = [copy.deepcopy(first) if pooled else first]
             if pooled:
                 pool_convolutions(self.modules[0])
             self.leaves = [self.theta_NRP.requires_grad_()]

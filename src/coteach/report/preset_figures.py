@@ -106,9 +106,9 @@ def in_time(records: Records) -> dict[str, Records]:
     found: dict[str, Records] = {}
     for record in records:
         s = record["summary"]
-        told = s["keep_type"] is not None or s["tau"] is not None or s["fidelity"] != "authors"
         theirs = s["method"] == "coteaching_plus" and s["loss"] is None
-        if not told and (theirs or (s["method"] == "coteaching" and s["loss"] in (None, "softmax_twice"))):
+        as_usual = s["fidelity"] == "authors" and not keep_told(s)
+        if as_usual and (theirs or (s["method"] == "coteaching" and s["loss"] in (None, "softmax_twice"))):
             found.setdefault(s["dataset"], []).append(record)
     return {name: some for name, some in found.items() if any(r["summary"].get("warmup_loss") for r in some)}
 
@@ -131,6 +131,11 @@ def draw_times(records: Records, paths: list[Path]) -> None:
         "Softmax twice from the start, not at all, or then: after a warm-up, as the authors' Co-teaching+ has it"
     )
     save(figure, paths, f"{when}.\n{over_seeds(len(record['runs']) for record in records)}.")
+
+
+def keep_told(s: dict[str, Any]) -> bool:
+    """Whether how much to keep was said, not left to the paper."""
+    return s["keep_type"] is not None or s["tau"] is not None
 
 
 def begins(s: dict[str, Any]) -> str:
@@ -167,7 +172,7 @@ def blocks(records: Records) -> dict[tuple[str, str], list[Dot]]:
     found: dict[str, list[Dot]] = {"losses": [], "switches": [], "keep": []}
     for record in records:
         s = record["summary"]
-        told = s["keep_type"] is not None or s["tau"] is not None
+        told = keep_told(s)
         as_authors = s["fidelity"] == "authors"
         as_others = s["fidelity"] == reading_on(s["dataset"])
         plus = s["method"] == "coteaching_plus" and s["loss"] is None

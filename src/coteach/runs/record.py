@@ -175,11 +175,7 @@ def config(
         "plan": asdict(plan) | {"fidelity": str(plan.fidelity), "network": experiment.network_name},
         "engine": {
             "device": device,
-            "precision": engine.precision.value,
-            "batched": engine.batched,
-            "compiled": engine.compiled,
-            "captured": engine.captured,
-            "pooled": engine.pooled,
+            **engine.table(),
             "streamed": isinstance(problem.x_M, Stream),
             "group": group,
             "processes": processes,

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from coteach.engine import Engine
-from coteach.engine.precision import Precision
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.words import in_a_line
@@ -57,13 +56,7 @@ class Machinery:
 def stored_engine(config: dict[str, Any], folder: Path) -> Machinery:
     there = config["engine"]
     try:
-        engine = Engine(
-            batched=bool(there["batched"]),
-            precision=Precision(there["precision"]),
-            compiled=bool(there["compiled"]),
-            captured=bool(there["captured"]),
-            pooled=bool(there.get("pooled", False)),
-        )
+        engine = Engine.from_table(there)
         return Machinery(engine, str(there["device"]), int(there["group"]), int(config["hardware"]["threads"]))
     except (KeyError, ValueError, TypeError) as error:
         raise files.NotResumable(f"{folder}/config.toml is damaged: begin anew in another folder.") from error
