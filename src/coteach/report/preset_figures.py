@@ -127,10 +127,8 @@ def draw_times(records: Records, paths: list[Path]) -> None:
                 draw_line(ax, label, styles[label], *points(record, "test_accuracy"))
     axes[0, 0].set_ylabel("test accuracy (%)")
     add_legend(figure, axes)
-    when = (
-        "Softmax twice from the start, not at all, or then: after a warm-up, as the authors' Co-teaching+ has it"
-    )
-    save(figure, paths, f"{when}.\n{over_seeds(len(record['runs']) for record in records)}.")
+    when = "Softmax twice from the start, not at all, or then: after a warm-up with cross-entropy"
+    save(figure, paths, f"{when}.\nCo-teaching+ as its authors run it. {over_seeds(len(record['runs']) for record in records)}.")
 
 
 def keep_told(s: dict[str, Any]) -> bool:
@@ -247,8 +245,9 @@ def draw_dots(dots: list[Dot], paths: list[Path], title: str) -> None:
     first.set_ylim(-len(lines) + 0.3, 0.7)
     for text, (_, label) in zip(first.get_yticklabels(), lines, strict=True):
         text.set_fontweight("bold" if label is None else "normal")
-    seeds = numbered((len(dot.record["runs"]) for dot in dots), "seed")
-    save(figure, paths, f"{title}.\nMean of {seeds}, ± 1 standard deviation; faint: each seed.")
+    counts = [len(dot.record["runs"]) for dot in dots]
+    spread = f"Mean of {numbered(counts, 'seed')}, ± 1 standard deviation; faint: each seed"
+    save(figure, paths, f"{title}.\n{spread if max(counts) > 1 else 'One seed'}.")
 
 
 def draw_dot(ax: Any, y: float, s: dict[str, Any]) -> None:
