@@ -54,7 +54,11 @@ def table(cells: list[Cell]) -> str:
 
 
 def data_of(cell: Cell) -> str:
-    return f"{cell['dataset']}, {cell['network']}, {len(cell['seeds'])} seeds".replace(" 1 seeds", " 1 seed")
+    options = cell["data"]
+    told = [f"{options['classes']} classes"] if "classes" in options else []
+    told += [options["vectors"].removesuffix(".txt")] if "vectors" in options else []
+    seeds = f"{len(cell['seeds'])} seeds".replace("1 seeds", "1 seed")
+    return ", ".join([cell["dataset"], *told, cell["network"], seeds])
 
 
 def row_of(cell: Cell) -> str:

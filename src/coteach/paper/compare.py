@@ -131,8 +131,11 @@ def hashes() -> dict[str, str]:
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:
-    """An object for each measured cell."""
-    return [record["summary"] | {"file": record["file"]} for record in measured(folder)]
+    """An object for each measured cell, with the options of its data: two cells may differ in nothing else."""
+    return [
+        record["summary"] | {"data": record.get("config", {}).get("data", {}), "file": record["file"]}
+        for record in measured(folder)
+    ]
 
 
 def write_summary(folder: Path) -> Path:
