@@ -54,6 +54,17 @@ def test_a_methods_page_is_whole(page):
         assert f"--method {name}" in text.partition("## Run it")[2]
 
 
+def test_no_two_measurements_share_a_place_in_a_table(fill):
+    cells = json.loads((ROOT / "results" / "summary.json").read_text("utf-8"))
+    found = {}
+    for cell in cells:
+        if cell["experiment"] not in fill.ELSEWHERE:
+            place = fill.data_of(cell | {"seeds": []}), fill.row_of(cell), fill.noise_of(cell)
+            found.setdefault(place, set()).add(cell["mean"])  # an ablation repeats cells of the figures
+    assert len(found) > 300
+    assert {place for place, means in found.items() if len(means) > 1} == set()
+
+
 def test_every_page_is_in_the_index():
     index = (DOCS / "index.rst").read_text("utf-8")
     listed = set(re.findall(r"^   (?:.*<)?([\w/-]+)>?$", index, re.MULTILINE))

@@ -539,9 +539,17 @@ def test_the_summary_keeps_the_contract_in_the_order_of_the_presets(tmp_path):
     assert [one["std"] for one in objects] == [pytest.approx(50**0.5), 2, None]
     assert (objects[2]["noise"], objects[2]["rate"], objects[2]["dataset"]) == ("openset", 0.4, "openset-cifar100")
     assert objects[0]["network"] == "mlp"
+    assert objects[0]["data"] == {}
     assert {one["dataset"] for one in objects} <= DATASETS.keys()
     compare.write_summary(tmp_path)
     assert json.loads(path.read_text()) == objects  # it is no cell itself
+
+
+def test_the_summary_tells_apart_what_differs_in_its_data_alone(tmp_path):
+    for preset in ("news", "news-glove100"):
+        pretend(tmp_path, cell_named(preset, "standard-paper-pair-0.45"), 50.0)
+    vectors = [one["data"]["vectors"] for one in compare.summary(tmp_path)]
+    assert vectors == ["spacy.md.300d.txt", "glove.6B.100d.txt"]
 
 
 def test_fewer_epochs_shorten_the_estimate_too():

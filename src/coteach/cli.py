@@ -60,7 +60,7 @@ class Reproduce:
     device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
     processes: Annotated[str | None, flag("{N,auto}", "this one; auto: one for each GPU, or core")] = None
-    """Processes that share the work, each with a GPU of its own, or with one thread."""
+    """Processes that share the work, in turn on the GPUs there are, or with one thread each."""
     ray: Annotated[str | None, flag("[ADDRESS]", "none; without an address, a Ray of this machine")] = None
     """Share the work out over the machines of a Ray cluster."""
     data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
