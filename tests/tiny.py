@@ -59,8 +59,8 @@ def mlp() -> nn.Sequential:
 def normed() -> nn.Module:
     """Nothing that round-off decides, which differs from machine to machine.
 
-    No bias before the batch norm: its gradient is pure round-off, which Adam scales up until 1e-9 is passed. And no
-    ReLU after it, by which two samples of a class can come to have the same outlier factor.
+    No bias before the batch norm: its gradient is pure round-off, which Adam scales up until 1e-9 is passed. And
+    no ReLU after it, by which two samples of a class can come to have the same outlier factor.
     """
     return nn.Sequential(nn.Linear(F, 10, bias=False), nn.BatchNorm1d(10), nn.Tanh(), nn.Linear(10, C))
 

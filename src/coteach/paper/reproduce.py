@@ -69,7 +69,7 @@ def reproduce(
     then : bool
         Measure also what the preset leaves for later.
     processes : int or "auto", optional
-        Of this machine, among which the work is shared out: in turn on the GPUs there are, or with one thread each.
+        Of this machine, that share the work: in turn on the GPUs there are, or with one thread each.
     ray : str, optional
         Address of a cluster of Ray that does the work, or "local" for one of this machine that is started for it.
     commit : str, optional

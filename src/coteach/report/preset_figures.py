@@ -128,7 +128,8 @@ def draw_times(records: Records, paths: list[Path]) -> None:
     axes[0, 0].set_ylabel("test accuracy (%)")
     add_legend(figure, axes)
     when = "Softmax twice from the start, not at all, or then: after a warm-up with cross-entropy"
-    save(figure, paths, f"{when}.\nCo-teaching+ as its authors run it. {over_seeds(len(record['runs']) for record in records)}.")
+    spread = over_seeds(len(record["runs"]) for record in records)
+    save(figure, paths, f"{when}.\nCo-teaching+ as its authors run it. {spread}.")
 
 
 def keep_told(s: dict[str, Any]) -> bool:
