@@ -57,7 +57,7 @@ class RobustClassifier(ClassifierMixin, Predicting):
     warmup : int, optional
         Epochs before disagreement counts, by default a fifth of all, at least one; in Co-training the epochs on
         the given labels, by default three quarters. Also the epochs of `warmup_loss`, by default three quarters,
-        at most 20.
+        at most 20; fewer are better for data that are learnt in a few epochs.
     warmup_loss : str, optional
         Another loss for the epochs of the warm-up.
     ramp : int, optional
