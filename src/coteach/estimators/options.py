@@ -19,7 +19,7 @@ LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
 MAY_BE_NONE = ("batch_size", "warmup", "ramp")
 STEPS_OF_AN_EPOCH = 16  # at least, for few samples
 SMALLEST_BATCH = 8
-LONGEST_WARMUP = 20  # epochs with a loss of its own: by then networks begin to learn the wrong labels, on easy data sooner
+LONGEST_WARMUP = 20  # epochs with a loss of its own: then at the latest networks begin to learn wrong labels
 
 
 def check_arguments(params: Mapping[str, Any], optimizer_options: dict[str, Any]) -> None:
