@@ -106,6 +106,20 @@ def test_seeds_epochs_all_and_out_are_obeyed(tiny, tmp_path):
     assert not (folder / "README.md").exists()  # that is of the preset's own epochs
 
 
+def test_cells_that_are_named_are_measured_alone(tiny, tmp_path, capsys):
+    main("reproduce tiny --cells standard --device cpu".split())
+    main("reproduce tiny --cells pair --seeds 1 --device cpu".split())
+    assert tiny == [
+        [("standard", "pair", (1, 2)), ("standard", "symmetric", (1, 2))],
+        [("coteaching", "pair", (1,))],
+    ]
+    assert "3 of 4 cells" in (tmp_path / "results" / "tiny" / "README.md").read_text()
+    for wrong, way in (("mentor", "give --all, too"), ("mentör", "names are such as standard-authors-epochs-2-pair")):
+        with pytest.raises(SystemExit, match="2"):
+            main(["reproduce", "tiny", "--cells", wrong])
+        assert f"no cell of tiny has '{wrong}' in its name: {way}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("only_report", [[], ["--only-report"]])
 def test_without_anything_missing_neither_data_nor_torch_are_needed(tiny, tmp_path, only_report):
     pretend_all("tiny", tmp_path / "results", then=False)

@@ -51,6 +51,8 @@ class Reproduce:
     """Seeds of the networks and of the batches, one run each; seeds measured before stay."""
     epochs: Annotated[int | None, flag("N", "the paper's")] = None
     """Epochs; the files of another number of epochs have other names."""
+    cells: Annotated[str | None, flag("TEXT", "all")] = None
+    """Measure only cells that have this in their names, such as coteaching_plus or pair-0.45."""
     all: bool = False
     """Measure also the cells and seeds that are left for when there is time."""
     only_report: bool = False
@@ -197,6 +199,7 @@ def carry_out(command: Experiment | Demo | Report | Reproduce | Audit | Data | B
                 command.out,
                 command.device,
                 command.data_dir,
+                only=command.cells,
                 then=command.all,
                 only_report=command.only_report,
                 processes=command.processes,

@@ -50,6 +50,8 @@ examples:
   # a quick look at it, and the tables of what is there
   coteach reproduce mnist --epochs 2 --seeds 1
   coteach reproduce mnist --only-report
+  # a part of it, by five processes that share the GPUs
+  coteach reproduce ablation --cells cifar10-coteaching --processes 5
 """,
     "audit": """
 examples:

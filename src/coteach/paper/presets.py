@@ -132,12 +132,19 @@ def asked_for(
     device: str = "auto",
     *,
     then: bool = False,
+    only: str | None = None,
 ) -> list[Cell]:
-    """The cells of a preset, with a user's seeds and epochs instead of its own."""
+    """The cells of a preset, or those with `only` in their names; a user's seeds and epochs instead of its own."""
     wanted = []
     for cell in cells(preset, then=then):
-        mine = replace(shortened(cell.experiment, epochs), device=device)
-        wanted.append(replace(cell, experiment=mine, seeds=cell.seeds if seeds is None else tuple(seeds)))
+        if only is None or only in cell.name:
+            mine = replace(shortened(cell.experiment, epochs), device=device)
+            wanted.append(replace(cell, experiment=mine, seeds=cell.seeds if seeds is None else tuple(seeds)))
+    if only is not None and not wanted:
+        such = ", ".join(cell.name for cell in cells(preset, then=then)[:3])
+        later = any(only in cell.name for cell in cells(preset, then=True))
+        way = "give --all, too, for there are later ones that do" if later else f"names are such as {such}"
+        raise ValueError(f"no cell of {preset} has {only!r} in its name: {way}.")
     return wanted
 
 

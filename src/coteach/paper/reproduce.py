@@ -50,13 +50,14 @@ def reproduce(
     data_dir: Path | None = None,
     *,
     then: bool = False,
+    only: str | None = None,
     processes: int | str | None = None,
     ray: str | None = None,
     commit: str | None = None,
     say: Callable[[str], None] = log.warning,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> list[Path]:
-    """Measure what is missing of a preset, and give the files of all its cells.
+    """Measure what is missing of a preset, and give the files of its cells.
 
     Parameters
     ----------
@@ -68,6 +69,8 @@ def reproduce(
         Folder of the results; a cell's file is `out/NAME/CELL.json`.
     then : bool
         Measure also what the preset leaves for later.
+    only : str, optional
+        Only the cells that have this in their names.
     processes : int or "auto", optional
         Of this machine, that share the work: in turn on the GPUs there are, or with one thread each.
     ray : str, optional
@@ -75,7 +78,7 @@ def reproduce(
     commit : str, optional
         Of the code, where it cannot be asked of git.
     """
-    wanted = asked_for(name, seeds, epochs, device, then=then)
+    wanted = asked_for(name, seeds, epochs, device, then=then, only=only)
     return measure(
         wanted, Path(out), data_dir, processes=processes, ray=ray, commit=commit, say=say, on_progress=on_progress
     )

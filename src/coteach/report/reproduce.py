@@ -48,12 +48,13 @@ def reproduce_command(
     data_dir: Path | None = None,
     *,
     then: bool = False,
+    only: str | None = None,
     only_report: bool = False,
     processes: str | None = None,
     ray: str | None = None,
 ) -> None:
     """Measure what is missing, then report all that is there, be it of this call or of earlier ones."""
-    wanted = asked_for(name, seeds, epochs, device, then=then)
+    wanted = asked_for(name, seeds, epochs, device, then=then, only=only)
     for cell in wanted:
         replace(cell.experiment, seeds=cell.seeds).check()  # before torch is loaded
     known = in_folder(out)
@@ -61,7 +62,8 @@ def reproduce_command(
         taken_over(cell, out, known)  # what was measured for another figure
     missing = [cell for cell in wanted if not is_there(cell, out)]
     if missing and not only_report:
-        train_missing(name, seeds, epochs, out, device, data_dir, then=then, processes=processes, ray=ray)
+        how = {"then": then, "only": only, "processes": processes, "ray": ray}
+        train_missing(name, seeds, epochs, out, device, data_dir, **how)
     else:
         console.print(f"{len(wanted) - len(missing)} of {len(wanted)} cells are in {out}", markup=False)
     report(name, epochs, out)
