@@ -114,7 +114,7 @@ def test_cells_that_are_named_are_measured_alone(tiny, tmp_path, capsys):
         [("coteaching", "pair", (1,))],
     ]
     assert "3 of 4 cells" in (tmp_path / "results" / "tiny" / "README.md").read_text()
-    for wrong, way in (("mentor", "give --all, too"), ("mentör", "names are such as standard-authors-epochs-2-pair")):
+    for wrong, way in (("mentor", "give --all, too"), ("mentör", "names are such as standard-authors-epochs-2")):
         with pytest.raises(SystemExit, match="2"):
             main(["reproduce", "tiny", "--cells", wrong])
         assert f"no cell of tiny has '{wrong}' in its name: {way}" in capsys.readouterr().err

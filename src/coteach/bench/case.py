@@ -96,6 +96,7 @@ def make_case(request: Bench, name: str, runs: int, device: str) -> Case:
         seeds=tuple(range(1, runs + 1)),
         data_dir=request.data_dir,
         precision=request.precision,
+        stack=request.stack,
     )
     experiment.check()
     dataset, published = load_or_stand_in(experiment)

@@ -7,7 +7,7 @@ from typing import Annotated
 from coteach import names
 from coteach.data import DATASETS
 from coteach.flags import flag
-from coteach.runs.experiment import Precisions
+from coteach.runs.experiment import Precisions, Stacks
 
 # The open-sets cost what cifar10 does on their network, and the plain loops do not train as they are trained.
 BENCHED = tuple(name for name in DATASETS if not name.startswith("openset-"))
@@ -29,6 +29,8 @@ class Bench:
     """Instead of the plain loops: the cost against samples, batch size and runs."""
     precision: Annotated[Precisions, flag("NAME", "as `coteach run` chooses")] = "auto"
     """Precision of our networks: float32, tf32 or bf16."""
+    stack: Stacks = "auto"
+    """All networks in one batched call, or one after the other; auto is as `coteach run` chooses."""
     json: bool = False
     """Print a JSON list, a line of the table each, and nothing else to stdout."""
     device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"

@@ -29,6 +29,7 @@ GIVEN = (
 WITHOUT_WARMUP = ("f_correction", "f_correction_known", "iterative")  # methods that begin anew, or in rounds
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
+Stacks = Literal["auto", "batched", "loop"]
 
 METHOD_HELP = "Rule:" + names.listed(names.METHODS)
 LOSS_HELP = "Loss:" + names.listed(names.LOSSES)
@@ -116,7 +117,7 @@ class Experiment:
     """auto, cpu, cuda or cuda:1."""
     precision: Annotated[Precisions, flag("NAME", "tf32 for convolutions on a GPU, else float32")] = "auto"
     """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
-    stack: Literal["auto", "batched", "loop"] = "auto"
+    stack: Stacks = "auto"
     """All networks in one batched call, or one after the other; auto takes the faster."""
     compile: Annotated[Literal["auto", "yes", "no"], flag("{yes,no}", "yes for a long training on a GPU")] = "auto"
     """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
