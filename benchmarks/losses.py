@@ -28,17 +28,19 @@ USUAL = {"batch_size": None, "lr": 0.001, "optimizer": "adam", "ramp": None, "ke
 
 
 def main() -> None:
-    options = training_flags(__doc__, ["mnist", "cifar10"]).parse_args()
+    parser = training_flags(__doc__, ["mnist", "cifar10"])
+    parser.add_argument("--warmup", nargs="+", type=int, help="only cross-entropy first, for so many epochs")
+    options = parser.parse_args()
     kept(rows(options), options.out)
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict]:
     for name in options.dataset:
         dataset = data.load(name, options.data_dir)
-        for loss in ALONE:
+        for loss in () if options.warmup else ALONE:
             yield measured(dataset, options, loss)
         long = 3 * options.epochs // 4
-        for warmup in sorted({options.epochs // 2, long, min(long, LONGEST_WARMUP)}):
+        for warmup in options.warmup or sorted({options.epochs // 2, long, min(long, LONGEST_WARMUP)}):
             for loss in ALONE[1:]:
                 yield measured(dataset, options, loss, "cross_entropy", warmup)
 
