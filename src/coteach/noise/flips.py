@@ -1,7 +1,9 @@
 """Label flips, drawn sample by sample. M samples, C classes, F features."""
 
+import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from coteach.noise.arguments import check_n_classes, check_rate, random_state
 from coteach.noise.instance import average_transition, instance_rows
 from coteach.noise.matrices import check_matrix, pair, superclass_asymmetric, symmetric
 from coteach.noise.record import KINDS, Noise
+
+STREAMS = ("1.17", "1.16")
 
 
 def corrupt(
@@ -24,11 +28,12 @@ def corrupt(
     matrix: Any = None,
     superclass: Any = None,
     features: Any = None,
+    stream: str = "1.17",
 ) -> Noise:
-    """Flip labels; with seed 0 exactly those of the Co-teaching+ authors.
+    """Flip labels; with seed 0 as the code of the Co-teaching+ authors does.
 
-    Each label, in order, is one draw of `RandomState(seed).multinomial` from its row of Q. A label that flips
-    changes; elsewhere (DivideMix) symmetric noise may redraw the true label, so that its rate is r·(C-1)/C.
+    Each label, in order, is one draw of NumPy's `RandomState(seed).multinomial` from its row of Q. A label that
+    flips changes; elsewhere (DivideMix) symmetric noise may redraw the true label, so that its rate is r·(C-1)/C.
 
     Parameters
     ----------
@@ -48,6 +53,9 @@ def corrupt(
         Superclass of each class, for "asymmetric"; other kinds leave it unread.
     features : array of shape (M, ...)
         For "instance", see below; other kinds leave it unread.
+    stream : {"1.17", "1.16"}
+        The NumPy whose `multinomial` it is, whichever is installed: 1.17 to 2.4 use up no random number on a class
+        that is impossible, those up to 1.16 and from 2.5 on do. Symmetric noise is the same in both.
 
     Returns
     -------
@@ -76,6 +84,7 @@ def corrupt(
         raise ValueError(
             f"a matrix was given but the noise is {kind!r}: use kind 'matrix', or leave the matrix out."
         )
+    check_name("stream", stream, STREAMS)
     kind = "none" if kind == "clean" else kind
     random = random_state(seed)
     rate = None if rate is None else check_rate(rate)
@@ -86,10 +95,12 @@ def corrupt(
     nominal_rate = float((1 - nominal[true, true]).mean()) if kind == "matrix" else float(rate or 0)
     _warn_if_uninformative(nominal, kind, nominal_rate)
     if kind == "instance":
-        labels = _draw(instance_rows(true, len(nominal), nominal_rate, features, random), random, len(true))
+        rows = instance_rows(true, len(nominal), nominal_rate, features, random)
+        labels = _draw((_turns(row, stream) for row in rows), len(nominal) - 1, random, len(true))
         nominal = average_transition(true, labels, len(nominal))
     else:
-        labels = _draw((nominal[label] for label in true), random, len(true))
+        turns_C = [_turns(row, stream) for row in nominal]
+        labels = _draw((turns_C[label] for label in true), len(nominal) - 1, random, len(true))
     return Noise(labels, labels == true, nominal, nominal_rate, int(seed), kind)
 
 
@@ -126,10 +137,46 @@ def _infer_classes(y: np.ndarray) -> int:
     return int(y.max()) + 1
 
 
-def _draw(rows: Iterable[np.ndarray], random: np.random.RandomState, n: int) -> np.ndarray:
-    # One call a sample: how many random numbers a draw uses up depends on its outcome, so the next draw
-    # cannot start before this one is known.
-    return np.fromiter((random.multinomial(1, row, 1).argmax() for row in rows), np.int64, n)
+# ---- NumPy's multinomial, which is not the same in every NumPy ------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A class in its turn: whether it is this one, if it was none before, by one uniform number.
+
+    As NumPy's binomial does it, by inversion from the commoner of the two answers: `common` and `rare` are their
+    probabilities, and what round-off leaves between their sum and 1 is drawn again.
+    """
+
+    label: int
+    common: float
+    rare: float
+    is_rare: bool
+
+    def taken(self, uniform: Callable[[], float]) -> bool:
+        u = uniform()
+        while u - self.common > self.rare:
+            u = uniform()
+        return (u > self.common) == self.is_rare
+
+
+def _turns(row_C: np.ndarray, stream: str) -> list[Turn]:
+    """The classes in the order in which they are asked; the last is what is left if it is none of them."""
+    found, left = [], 1.0
+    for label, probability in enumerate(row_C[:-1].tolist()):
+        p = probability / left if left else 0.0
+        if p or stream == "1.16":
+            rare = min(p, 1 - p)
+            common = math.exp(math.log(1 - rare))
+            found.append(Turn(label, common, rare * common / (1 - rare), p <= 0.5))
+        left -= probability
+    return found
+
+
+def _draw(turns_M: Iterable[list[Turn]], last: int, random: np.random.RandomState, n: int) -> np.ndarray:
+    uniform = random.random_sample
+    drawn = (next((turn.label for turn in turns if turn.taken(uniform)), last) for turns in turns_M)
+    return np.fromiter(drawn, np.int64, n)
 
 
 def _warn_if_uninformative(matrix: np.ndarray, kind: str, rate: float) -> None:

@@ -30,6 +30,7 @@ WITHOUT_WARMUP = ("f_correction", "f_correction_known", "iterative")  # methods 
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 Stacks = Literal["auto", "batched", "loop"]
+Streams = Literal["1.17", "1.16"]
 
 METHOD_HELP = "Rule:" + names.listed(names.METHODS)
 LOSS_HELP = "Loss:" + names.listed(names.LOSSES)
@@ -84,6 +85,8 @@ class Experiment:
     """Text file with a row-stochastic matrix Q, for noise matrix."""
     noise_seed: Annotated[int, flag("N", "0")] = 0
     """Seed of the noise, apart from the networks'."""
+    noise_stream: Annotated[Streams, flag("{1.17,1.16}", "1.17")] = "1.17"
+    """NumPy whose draws flip labels: 1.17 (to 2.4), or 1.16 (and before, and from 2.5 on); pair noise differs."""
     tau: Annotated[float | None, flag("X", "the true one")] = None
     """Noise rate that the method is told, from 0 to below 1."""
     seeds: Annotated[tuple[int, ...], flag("N [N ...]", "1")] = (1,)
@@ -163,6 +166,7 @@ class Experiment:
             ("optimizer", self.optimizer, ("adam", "sgd")),
             ("precision", self.precision, ("auto", "float32", "tf32", "bf16")),
             ("stack", self.stack, ("auto", "batched", "loop")),
+            ("noise_stream", self.noise_stream, ("1.17", "1.16")),
             ("answer to compile", self.compile, ("auto", "yes", "no")),
         ):
             if name is not None:

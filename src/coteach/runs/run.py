@@ -31,7 +31,7 @@ from coteach.runs.record import networks_file, summarise
 from coteach.runs.resume import stored_experiment
 from coteach.train import Epoch, Training, fit
 
-MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "tau", "seeds", "out", "resume"}
+MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "noise_stream", "tau", "seeds", "out", "resume"}
 
 log = logging.getLogger("coteach")
 

@@ -72,6 +72,7 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
         experiment.noise_seed,
         matrix=None if experiment.matrix is None else read_matrix(experiment.matrix),
         superclass=superclass,
+        stream=experiment.noise_stream,
         features=dataset.tensors("instance noise")[0].numpy() if experiment.noise_kind == "instance" else None,
     )
     if dataset.outside is not None:
