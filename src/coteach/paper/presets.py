@@ -80,9 +80,9 @@ class Cell:
 
     @property
     def config(self) -> dict[str, Any]:
-        """All that decides the result, save the seeds, the versions, the hardware, and which NumPy draws the labels.
+        """All that decides the result, save seeds, versions, hardware, and the NumPy that draws the labels.
 
-        (These have a sha256 of their own in each file, and runs on others are not added to it.)
+        (Labels have a sha256 of their own in each file, and runs on others are not added to it.)
 
         What is off (None, False, 0, nothing) is left out: an option that is added to the library later, and is off
         in this cell, leaves its hash as it is.
