@@ -27,6 +27,7 @@ TOLD = {
     "optimizer": "",
     "lr": "learning rate ",
     "noise_seed": "noise seed ",
+    "noise_stream": "noise of NumPy ",
     "matrix": "matrix ",
     "precision": "",
     "deterministic": "deterministic ",
