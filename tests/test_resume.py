@@ -184,6 +184,16 @@ def test_a_run_goes_on_with_the_engine_it_was_begun_with(flag, tmp_path):
     assert stored_engine(config, tmp_path).engine == begun != plain
 
 
+def test_a_run_from_before_there_were_two_streams_of_noise_goes_on(tmp_path):
+    e = experiment("standard", out=tmp_path / "run")
+    stopped([e], 2)
+    config = tmp_path / "run" / "config.toml"
+    before = config.read_text()
+    config.write_text(before.replace('noise_stream = "1.17"\n', ""))
+    assert config.read_text() != before
+    assert run(Experiment(resume=tmp_path / "run"), say=silent).rows
+
+
 def test_a_run_from_before_pooling_goes_on_without():
     before, now, pooled = (
         {"engine": {"batched": True} | more} for more in ({}, {"pooled": False}, {"pooled": True})

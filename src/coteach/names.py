@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Literal
 
 METHODS = {
     "standard": "learns from every given label",
@@ -16,6 +17,7 @@ METHODS = {
     "jocor": "joint loss with agreement, both learn from its small values",
     "iterative": "in rounds, weighs down what lies apart from its class; for images of no class",
 }
+Streams = Literal["1.17", "1.16"]  # the NumPy whose random numbers flip labels
 NOISES = {
     "none": "labels as they are",
     "symmetric": "to any other class",

@@ -1,21 +1,17 @@
 """Label flips, drawn sample by sample. M samples, C classes, F features."""
 
-import math
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from coteach.checks import check_labels
-from coteach.names import check_name
+from coteach.names import Streams, check_name
 from coteach.noise.arguments import check_n_classes, check_rate, random_state
 from coteach.noise.instance import average_transition, instance_rows
 from coteach.noise.matrices import check_matrix, pair, superclass_asymmetric, symmetric
+from coteach.noise.multinomial import drawn, turns
 from coteach.noise.record import KINDS, Noise
-
-STREAMS = ("1.17", "1.16")
 
 
 def corrupt(
@@ -28,7 +24,7 @@ def corrupt(
     matrix: Any = None,
     superclass: Any = None,
     features: Any = None,
-    stream: str = "1.17",
+    stream: Streams = "1.17",
 ) -> Noise:
     """Flip labels; with seed 0 as the code of the Co-teaching+ authors does.
 
@@ -84,7 +80,7 @@ def corrupt(
         raise ValueError(
             f"a matrix was given but the noise is {kind!r}: use kind 'matrix', or leave the matrix out."
         )
-    check_name("stream", stream, STREAMS)
+    check_name("stream", stream, get_args(Streams))
     kind = "none" if kind == "clean" else kind
     random = random_state(seed)
     rate = None if rate is None else check_rate(rate)
@@ -96,11 +92,11 @@ def corrupt(
     _warn_if_uninformative(nominal, kind, nominal_rate)
     if kind == "instance":
         rows = instance_rows(true, len(nominal), nominal_rate, features, random)
-        labels = _draw((_turns(row, stream) for row in rows), len(nominal) - 1, random, len(true))
+        labels = drawn((turns(row, stream) for row in rows), len(nominal) - 1, random, len(true))
         nominal = average_transition(true, labels, len(nominal))
     else:
-        turns_C = [_turns(row, stream) for row in nominal]
-        labels = _draw((turns_C[label] for label in true), len(nominal) - 1, random, len(true))
+        turns_C = [list(turns(row, stream)) for row in nominal]
+        labels = drawn((turns_C[label] for label in true), len(nominal) - 1, random, len(true))
     return Noise(labels, labels == true, nominal, nominal_rate, int(seed), kind)
 
 
@@ -135,48 +131,6 @@ def _infer_classes(y: np.ndarray) -> int:
     if (y == y[0]).all():
         raise ValueError(f"all labels are {y[0]}, one class only: hand in two classes or more, or pass n_classes.")
     return int(y.max()) + 1
-
-
-# ---- NumPy's multinomial, which is not the same in every NumPy ------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A class in its turn: whether it is this one, if it was none before, by one uniform number.
-
-    As NumPy's binomial does it, by inversion from the commoner of the two answers: `common` and `rare` are their
-    probabilities, and what round-off leaves between their sum and 1 is drawn again.
-    """
-
-    label: int
-    common: float
-    rare: float
-    is_rare: bool
-
-    def taken(self, uniform: Callable[[], float]) -> bool:
-        u = uniform()
-        while u - self.common > self.rare:
-            u = uniform()
-        return (u > self.common) == self.is_rare
-
-
-def _turns(row_C: np.ndarray, stream: str) -> list[Turn]:
-    """The classes in the order in which they are asked; the last is what is left if it is none of them."""
-    found, left = [], 1.0
-    for label, probability in enumerate(row_C[:-1].tolist()):
-        p = probability / left if left else 0.0
-        if p or stream == "1.16":
-            rare = min(p, 1 - p)
-            common = math.exp(math.log(1 - rare))
-            found.append(Turn(label, common, rare * common / (1 - rare), p <= 0.5))
-        left -= probability
-    return found
-
-
-def _draw(turns_M: Iterable[list[Turn]], last: int, random: np.random.RandomState, n: int) -> np.ndarray:
-    uniform = random.random_sample
-    drawn = (next((turn.label for turn in turns if turn.taken(uniform)), last) for turns in turns_M)
-    return np.fromiter(drawn, np.int64, n)
 
 
 def _warn_if_uninformative(matrix: np.ndarray, kind: str, rate: float) -> None:

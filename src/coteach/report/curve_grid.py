@@ -78,12 +78,12 @@ def drawn(panels: np.ndarray) -> list[Any]:
 # ---- in words -------------------------------------------------------------------------------------------------
 
 
-def over_seeds(counts: Iterable[int]) -> str:
-    """What lines and bands are, from how many seeds each line has."""
+def over_seeds(counts: Iterable[int], spread: str = "band: ± 1 standard deviation") -> str:
+    """What lines and bands are, or whatever else shows the spread, from how many seeds each has."""
     counts = list(counts)
     if max(counts) == 1:
         return "One seed"
-    return f"Mean of {numbered(counts, 'seed')}, band: ± 1 standard deviation"
+    return f"Mean of {numbered(counts, 'seed')}, {spread}"
 
 
 def numbered(counts: Iterable[int], what: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from coteach.fidelity import parse
 from coteach.names import LOSSES
 from coteach.paper.presets import LABELS
-from coteach.report.curve_grid import MEASURES, Grid, Lines, draw_grid, numbered, over_seeds
+from coteach.report.curve_grid import MEASURES, Grid, Lines, draw_grid, over_seeds
 from coteach.report.figures import COLOURS, add_legend, draw_line, line_styles, new_figure, save
 
 Records = list[dict[str, Any]]
@@ -246,9 +246,8 @@ def draw_dots(dots: list[Dot], paths: list[Path], title: str) -> None:
     first.set_ylim(-len(lines) + 0.3, 0.7)
     for text, (_, label) in zip(first.get_yticklabels(), lines, strict=True):
         text.set_fontweight("bold" if label is None else "normal")
-    counts = [len(dot.record["runs"]) for dot in dots]
-    spread = f"Mean of {numbered(counts, 'seed')}, ± 1 standard deviation; faint: each seed"
-    save(figure, paths, f"{title}.\n{spread if max(counts) > 1 else 'One seed'}.")
+    counts = (len(dot.record["runs"]) for dot in dots)
+    save(figure, paths, f"{title}.\n{over_seeds(counts, '± 1 standard deviation; faint: each seed')}.")
 
 
 def draw_dot(ax: Any, y: float, s: dict[str, Any]) -> None:

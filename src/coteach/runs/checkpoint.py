@@ -16,13 +16,15 @@ from typing import Any
 from coteach import tensorfile
 from coteach.engine.state import State, Tensors
 from coteach.runs import folder as files
+from coteach.runs.experiment import Experiment
 from coteach.runs.folder import NotResumable
 from coteach.whole import write_whole
 
 FORMAT = 2
 NAME = "checkpoint.safetensors"
 COST = 0.05  # of the time of a run, at most, goes into writing checkpoints
-UNSAID = {"engine.pooled": False}  # what a configuration meant before it had a word for it
+# what a configuration meant before it had a word for it
+UNSAID = {"engine.pooled": False, "experiment.noise_stream": Experiment.noise_stream}
 
 
 @dataclass(frozen=True)

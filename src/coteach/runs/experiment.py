@@ -6,7 +6,7 @@ No torch here: a mistake in a flag is told before anything heavy is loaded.
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from coteach import names
 from coteach.data import DATASETS
@@ -30,7 +30,6 @@ WITHOUT_WARMUP = ("f_correction", "f_correction_known", "iterative")  # methods 
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 Stacks = Literal["auto", "batched", "loop"]
-Streams = Literal["1.17", "1.16"]
 
 METHOD_HELP = "Rule:" + names.listed(names.METHODS)
 LOSS_HELP = "Loss:" + names.listed(names.LOSSES)
@@ -85,7 +84,7 @@ class Experiment:
     """Text file with a row-stochastic matrix Q, for noise matrix."""
     noise_seed: Annotated[int, flag("N", "0")] = 0
     """Seed of the noise, apart from the networks'."""
-    noise_stream: Annotated[Streams, flag("{1.17,1.16}", "1.17")] = "1.17"
+    noise_stream: Annotated[names.Streams, flag("{1.17,1.16}", "1.17")] = "1.17"
     """NumPy whose draws flip labels: 1.17 (to 2.4), or 1.16 (and before, and from 2.5 on); pair noise differs."""
     tau: Annotated[float | None, flag("X", "the true one")] = None
     """Noise rate that the method is told, from 0 to below 1."""
@@ -164,9 +163,9 @@ class Experiment:
             ("loss", self.warmup_loss, names.LOSSES),
             ("network", self.network, NETWORKS),
             ("optimizer", self.optimizer, ("adam", "sgd")),
-            ("precision", self.precision, ("auto", "float32", "tf32", "bf16")),
-            ("stack", self.stack, ("auto", "batched", "loop")),
-            ("noise_stream", self.noise_stream, ("1.17", "1.16")),
+            ("precision", self.precision, get_args(Precisions)),
+            ("stack", self.stack, get_args(Stacks)),
+            ("noise_stream", self.noise_stream, get_args(names.Streams)),
             ("answer to compile", self.compile, ("auto", "yes", "no")),
         ):
             if name is not None:
