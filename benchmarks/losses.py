@@ -29,6 +29,7 @@ USUAL = {"batch_size": None, "lr": 0.001, "optimizer": "adam", "ramp": None, "ke
 
 def main() -> None:
     parser = training_flags(__doc__, ["mnist", "cifar10"])
+    parser.add_argument("--loss", nargs="+", choices=ALONE, default=list(ALONE))
     parser.add_argument("--warmup", nargs="+", type=int, help="only cross-entropy first, for so many epochs")
     options = parser.parse_args()
     kept(rows(options), options.out)
@@ -37,12 +38,12 @@ def main() -> None:
 def rows(options: argparse.Namespace) -> Iterator[dict]:
     for name in options.dataset:
         dataset = data.load(name, options.data_dir)
-        for loss in () if options.warmup else ALONE:
+        for loss in () if options.warmup else options.loss:
             yield measured(dataset, options, loss)
         long = 3 * options.epochs // 4
         for warmup in options.warmup or sorted({options.epochs // 2, long, min(long, LONGEST_WARMUP)}):
-            for loss in ALONE[1:]:
-                yield measured(dataset, options, loss, "cross_entropy", warmup)
+            for loss in [name for name in options.loss if name != "cross_entropy"]:
+                yield measured(dataset, options, loss, "cross_entropy" if warmup else None, warmup)
 
 
 def measured(
