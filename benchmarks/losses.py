@@ -9,6 +9,7 @@ of both networks on the test set, by noise and seed. Average precision is of ran
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from common import kept, measured_on, training_flags
@@ -29,6 +30,7 @@ USUAL = {"batch_size": None, "lr": 0.001, "optimizer": "adam", "ramp": None, "ke
 
 def main() -> None:
     parser = training_flags(__doc__, ["mnist", "cifar10"])
+    parser.add_argument("--samples", type=int, help="only so many of those to learn from, the first")
     parser.add_argument("--loss", nargs="+", choices=ALONE, default=list(ALONE))
     parser.add_argument("--warmup", nargs="+", type=int, help="only cross-entropy first, for so many epochs")
     options = parser.parse_args()
@@ -38,6 +40,9 @@ def main() -> None:
 def rows(options: argparse.Namespace) -> Iterator[dict]:
     for name in options.dataset:
         dataset = data.load(name, options.data_dir)
+        if options.samples:
+            first = slice(options.samples)
+            dataset = replace(dataset, x_train=dataset.x_train[first], y_train=dataset.y_train[first])
         for loss in () if options.warmup else options.loss:
             yield measured(dataset, options, loss)
         long = 3 * options.epochs // 4
@@ -75,6 +80,7 @@ def measured(
     accuracy = [100 * float(np.mean(row["test_accuracy"])) for row in epochs[-1]]
     return {
         "dataset": dataset.name,
+        "samples": len(dataset.x_train),
         **said,
         "warmup_loss": warmup_loss,
         "seeds": seeds,
