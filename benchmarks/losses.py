@@ -17,7 +17,7 @@ from sklearn.metrics import average_precision_score
 
 from coteach import data, train
 from coteach.data import Dataset
-from coteach.estimators.options import LONGEST_WARMUP, plan_of
+from coteach.estimators.options import WARMUP_EPOCHS, plan_of
 from coteach.methods import METHODS
 from coteach.runs import setup
 from coteach.runs.choices import choose_engine
@@ -46,7 +46,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict]:
         for loss in () if options.warmup else options.loss:
             yield measured(dataset, options, loss)
         long = 3 * options.epochs // 4
-        for warmup in options.warmup or sorted({options.epochs // 2, long, min(long, LONGEST_WARMUP)}):
+        for warmup in options.warmup or sorted({options.epochs // 2, long, min(long, WARMUP_EPOCHS)}):
             for loss in [name for name in options.loss if name != "cross_entropy"]:
                 yield measured(dataset, options, loss, "cross_entropy" if warmup else None, warmup)
 

@@ -35,7 +35,8 @@ def compiler(monkeypatch):
         ("mlp", "cuda", 2, True),
         ("mlp", "cuda:1", 30, True),
         ("mlp", "cpu", 2, False),  # a large product each is enough for a CPU
-        ("small_cnn", "cuda", 2, False),
+        ("small_cnn", "cuda", 1, False),
+        ("small_cnn", "cuda", 2, True),
         ("small_cnn", "cuda", 30, True),
         ("small_cnn", "cpu", 30, False),
         ("cnn7", "cuda", 30, False),
@@ -45,6 +46,17 @@ def test_what_is_batched(name, device, in_all, batched):
     assert engine(name, device, in_all).batched is batched
     assert engine(name, device, in_all, stack="batched").batched
     assert not engine(name, device, in_all, stack="loop").batched
+
+
+def test_without_our_kernels_a_pair_of_convolutional_networks_is_faster_in_a_loop(monkeypatch):
+    for precision in ("float32", "bf16"):
+        assert not engine("small_cnn", precision=precision).batched
+        assert engine("small_cnn", networks_in_all=3, precision=precision).batched
+    unpooled = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3), nn.Flatten())
+    assert not choose_engine(Experiment(), Plan(), unpooled, 2, 60_000, "cuda").batched
+    assert choose_engine(Experiment(), Plan(), unpooled[:3], 2, 60_000, "cuda").batched
+    monkeypatch.setattr(choices, "kernels_run", lambda device: False)
+    assert not engine("small_cnn").batched
 
 
 def test_small_networks_are_batched_on_a_cpu():

@@ -343,6 +343,25 @@ def test_which_losses_a_training_has_and_when(options, expected):
     assert (plan.loss, plan.warmup_loss, plan.warmup) == expected
 
 
+@pytest.mark.parametrize(
+    "samples, batch_size, epochs, expected",
+    [
+        (60_000, None, 20, 10),
+        (60_000, None, 200, 10),
+        (60_000, None, 8, 6),
+        (128 * 32, None, 200, 10),  # 32 steps an epoch: 320 in 10 epochs
+        (128 * 31, None, 200, 11),
+        (128 * 16, None, 200, 20),
+        (100, None, 200, 27),  # 12 steps of 8 samples
+        (100, 100, 200, 150),  # one step an epoch
+        (100, 1000, 200, 150),  # batches are no larger than the data
+    ],
+)
+def test_a_warm_up_with_a_loss_of_its_own_has_ten_epochs_and_some_steps(samples, batch_size, epochs, expected):
+    params = RobustClassifier(epochs=epochs, batch_size=batch_size).get_params()
+    assert plan_of(params, {}, samples).warmup == expected
+
+
 def test_a_loss_that_is_never_finite_is_told(clouds):
     with pytest.warns(ConvergenceWarning, match="lower lr"):
         quick(lr=1e30, standardize=False).fit(*clouds)

@@ -56,8 +56,8 @@ class RobustClassifier(ClassifierMixin, Predicting):
         written like those. On a GPU the first two are the fastest.
     warmup : int, optional
         Epochs before disagreement counts, by default a fifth of all, at least one; in Co-training the epochs on
-        the given labels, by default three quarters. Also the epochs of `warmup_loss`, by default three quarters,
-        at most 20; fewer are better for data that are learnt in a few epochs.
+        the given labels, by default three quarters. Also the epochs of `warmup_loss`, by default 10, more if those
+        have fewer than 320 steps, and at most three quarters.
     warmup_loss : str, optional
         Another loss for the epochs of the warm-up.
     ramp : int, optional

@@ -19,7 +19,10 @@ LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
 MAY_BE_NONE = ("batch_size", "warmup", "ramp")
 STEPS_OF_AN_EPOCH = 16  # at least, for few samples
 SMALLEST_BATCH = 8
-LONGEST_WARMUP = 20  # epochs with a loss of its own: then at the latest networks begin to learn wrong labels
+# A warm-up with a loss of its own ends before networks begin to learn wrong labels …
+WARMUP_EPOCHS = 10
+# … but where samples are few, not before they have learnt anything.
+WARMUP_STEPS = 320
 
 
 def check_arguments(params: Mapping[str, Any], optimizer_options: dict[str, Any]) -> None:
@@ -32,7 +35,7 @@ def check_arguments(params: Mapping[str, Any], optimizer_options: dict[str, Any]
         value = params[name]
         if not (value is None and name in MAY_BE_NONE) and not (is_whole(value) and value >= least):
             raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
-    check_warmup_loss(params["method"], *losses_of(params), warmup_of(params))
+    check_warmup_loss(params["method"], *losses_of(params), 1 if params["warmup"] is None else params["warmup"])
     rate = params["noise_rate"]
     if not (isinstance(rate, Real) and 0 <= float(rate) < 1) and not (isinstance(rate, str) and rate == "auto"):
         raise ValueError(f"noise_rate is {rate!r}: give 'auto', or a share below 1 such as 0.2.")
@@ -54,11 +57,12 @@ def check_views(method: str, shape: tuple[int, ...]) -> None:
 def plan_of(params: Mapping[str, Any], optimizer_options: dict[str, Any], samples: int) -> Plan:
     """The plan for so many samples to learn from."""
     epochs, ramp = params["epochs"], params["ramp"]
+    batch_size = min(params["batch_size"] or usual_batch(samples), samples)
     loss, warmup_loss = losses_of(params)
     return Plan(
         epochs=epochs,
-        batch_size=min(params["batch_size"] or usual_batch(samples), samples),
-        warmup=warmup_of(params),
+        batch_size=batch_size,
+        warmup=warmup_of(params, samples // batch_size),
         warmup_loss=warmup_loss,
         ramp=min(10, max(1, epochs // 2)) if ramp is None else ramp,
         lr=params["lr"],
@@ -86,15 +90,17 @@ def losses_of(params: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return params["loss"], params["warmup_loss"]
 
 
-def warmup_of(params: Mapping[str, Any]) -> int:
+def warmup_of(params: Mapping[str, Any], steps: int) -> int:
     """A fifth of the epochs unless given; three quarters in Co-training, which drifts from the labels once it
-    learns from its own; as many with a loss of its own, but no more than that takes to be nearly at its best."""
+    learns from its own; at most as many with a loss of its own, if an epoch has so few `steps`."""
     if params["warmup"] is not None:
         return params["warmup"]
     most = 3 * params["epochs"] // 4
     if METHODS[params["method"]].views:
         return max(1, most)
-    return max(1, params["epochs"] // 5 if losses_of(params)[1] is None else min(most, LONGEST_WARMUP))
+    if losses_of(params)[1] is None:
+        return max(1, params["epochs"] // 5)
+    return max(1, min(most, max(WARMUP_EPOCHS, math.ceil(WARMUP_STEPS / steps))))
 
 
 def seed_of(random_state: Any) -> int:

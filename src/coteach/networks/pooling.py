@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 PLACES = 4
+ROW = [nn.Conv2d, nn.ReLU, nn.MaxPool2d]  # what the operator does in one
 # Beyond these the kernels, whose loops are unrolled, take minutes to compile, and were not timed against cuDNN.
 MOST_IN_A_PATCH, MOST_OUT = 256, 32
 
@@ -45,9 +46,16 @@ def pool_convolutions(module: nn.Module) -> None:
             m.__class__ = PooledSequential
 
 
+def pools_every_convolution(module: nn.Module) -> bool:
+    """Whether each is followed by a ReLU and a max-pool; whether the operator can do them hangs on the input, too."""
+    rows = [list(m) for m in module.modules() if type(m) is nn.Sequential]
+    pooled = sum([type(m) for m in row[i : i + 3]] == ROW for row in rows for i in range(len(row)))
+    return pooled > 0 and pooled == sum(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
+
+
 def can_pool(conv: nn.Conv2d, after: Sequence[nn.Module], x_BCHW: Tensor) -> bool:
     """Whether the operator does what these modules do: no padding, a small odd kernel, images of even sides."""
-    if [type(m) for m in (conv, *after)] != [nn.Conv2d, nn.ReLU, nn.MaxPool2d]:
+    if [type(m) for m in (conv, *after)] != ROW:
         return False
     if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in (conv, *after)):
         return False

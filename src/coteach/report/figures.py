@@ -37,7 +37,7 @@ DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 3)), (0, (8, 4)
 MARKS = 6  # of a line
 BAND_POINTS = 40  # of a band after its first epochs, in which most happens: it is only to be seen, not read
 
-LONGEST = 40  # letters of a name
+LONGEST = 48  # letters of a name
 
 FORMATS = ("svg", "pdf", "png")
 

@@ -13,7 +13,7 @@ from torch import nn
 from coteach.engine import Engine
 from coteach.engine.precision import Precision
 from coteach.methods import METHODS
-from coteach.networks.pooling import pooled_convolution
+from coteach.networks.pooling import pooled_convolution, pools_every_convolution
 from coteach.networks.stack import batches_well
 from coteach.plan import Plan
 from coteach.runs.experiment import Experiment
@@ -44,23 +44,26 @@ def choose_engine(
                 f"{experiment.method} can be neither batched nor compiled: leave --stack and --compile out."
             )
         return Engine(batched=False, precision=choose_precision(experiment, network, on_gpu), captured=captured)
-    batched = {"auto": goes_batched(network, networks, plan, on_gpu), "batched": True, "loop": False}
+    precision = choose_precision(experiment, network, on_gpu)
+    tf32 = on_gpu and precision is Precision.TF32
+    pooled = tf32 and pools_every_convolution(network) and kernels_run(device)
+    alone = 1 if pooled else 2  # so few convolutional networks are faster one after the other
+    batched = {"auto": goes_batched(network, networks > alone, plan, on_gpu), "batched": True, "loop": False}
     steps = plan.epochs * plan.steps(samples)
     long = steps >= MANY_STEPS or steps * networks * parameters(network) >= MANY_UPDATES
     pays = on_gpu and long and not experiment.deterministic and can_compile()
-    precision = choose_precision(experiment, network, on_gpu)
     return Engine(
         batched=batched[experiment.stack],
         precision=precision,
         compiled={"auto": pays, "yes": True, "no": False}[experiment.compile],
         captured=captured,
-        pooled=on_gpu and batched[experiment.stack] and precision is Precision.TF32 and kernels_run(device),
+        pooled=tf32 and batched[experiment.stack] and kernels_run(device),
     )
 
 
-def goes_batched(network: nn.Module, networks: int, plan: Plan, on_gpu: bool) -> bool:
+def goes_batched(network: nn.Module, several: bool, plan: Plan, on_gpu: bool) -> bool:
     if on_gpu and has_convolutions(network):
-        return networks > 2 and parameters(network) <= SMALL_CONVOLUTIONS and not has_recurrence(network)
+        return several and parameters(network) <= SMALL_CONVOLUTIONS and not has_recurrence(network)
     small = on_gpu or dense_step(network, plan) < SMALL_NETWORK_STEP
     return batches_well(network) and small
 
