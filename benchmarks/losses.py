@@ -41,8 +41,9 @@ def rows(options: argparse.Namespace) -> Iterator[dict]:
     for name in options.dataset:
         dataset = data.load(name, options.data_dir)
         if options.samples:
+            x_train, _ = dataset.tensors("a share of it")
             first = slice(options.samples)
-            dataset = replace(dataset, x_train=dataset.x_train[first], y_train=dataset.y_train[first])
+            dataset = replace(dataset, x_train=x_train[first], y_train=dataset.y_train[first])
         for loss in () if options.warmup else options.loss:
             yield measured(dataset, options, loss)
         long = 3 * options.epochs // 4

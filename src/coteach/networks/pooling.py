@@ -47,7 +47,7 @@ def pool_convolutions(module: nn.Module) -> None:
 
 
 def pools_every_convolution(module: nn.Module) -> bool:
-    """Whether each is followed by a ReLU and a max-pool; whether the operator can do them hangs on the input, too."""
+    """Whether each is followed by a ReLU and a max-pool; whether the operator can do them hangs on the input."""
     rows = [list(m) for m in module.modules() if type(m) is nn.Sequential]
     pooled = sum([type(m) for m in row[i : i + 3]] == ROW for row in rows for i in range(len(row)))
     return pooled > 0 and pooled == sum(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
