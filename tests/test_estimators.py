@@ -314,7 +314,7 @@ def test_a_mistake_in_an_argument_is_told_by_fit(options, message, clouds):
 def test_a_warm_up_may_have_a_loss_of_its_own(clouds):
     plain = quick(epochs=4).fit(*clouds).history_
     assert quick(epochs=4, loss="mae").fit(*clouds).history_[0] != plain[0]
-    for warmup in (2, None):  # by default three quarters of the epochs
+    for warmup in (2, None):  # by default three quarters of so few epochs
         both = quick(epochs=4, loss="mae", warmup=warmup, warmup_loss="cross_entropy").fit(*clouds).history_
         assert [row["train_loss"] == other["train_loss"] for row, other in zip(both, plain, strict=True)] == [
             row["epoch"] <= (warmup or 3) for row in plain

@@ -92,7 +92,8 @@ def losses_of(params: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 def warmup_of(params: Mapping[str, Any], steps: int) -> int:
     """A fifth of the epochs unless given; three quarters in Co-training, which drifts from the labels once it
-    learns from its own; at most as many with a loss of its own, if an epoch has so few `steps`."""
+    learns from its own. With a loss of its own WARMUP_EPOCHS, more if these have fewer than WARMUP_STEPS, an epoch
+    having so many `steps`; at most three quarters."""
     if params["warmup"] is not None:
         return params["warmup"]
     most = 3 * params["epochs"] // 4
