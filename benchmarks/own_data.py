@@ -1,10 +1,10 @@
 """`coteach audit` as it comes, on files as people have them, with a fifth of the labels flipped by us.
 
-    OMP_NUM_THREADS=1 python benchmarks/own_data.py --device cpu --data-dir data --news-home data --out own_data.json
+    OMP_NUM_THREADS=1 python benchmarks/own_data.py --data-dir data --news-home data --out own-data.json
 
-Precision: which share of the suspects is really wrong; recall: which share of the wrong ones is among the suspects;
-first_100: the precision of the hundred worst; left: the share of wrong labels in cleaned.csv; relabelled: that of all
-labels if every suggestion were put in unseen. Seconds are those of reading, forecast and training.
+Precision: which share of the suspects is really wrong; recall: which share of the wrong ones is among the
+suspects; first_100: the precision of the hundred worst; left: the share of wrong labels in cleaned.csv; relabelled:
+that of all labels if every suggestion were put in unseen. Seconds are those of reading, forecast and training.
 """
 
 import argparse
