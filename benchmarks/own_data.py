@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/own_data.py --data-dir data --news-home data --out own-data.json
 
 Precision: which share of the suspects is really wrong; recall: which share of the wrong ones is among the
-suspects; first_100: the precision of the hundred worst; left: the share of wrong labels in cleaned.csv; relabelled:
-that of all labels if every suggestion were put in unseen. Seconds are those of reading, forecast and training.
+suspects; first_100: the precision of the hundred worst; left: the share of wrong labels in cleaned.csv;
+relabelled: that of all labels if every suggestion were put in unseen. Seconds: reading, forecast, training.
 """
 
 import argparse
