@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ def flipped(y: np.ndarray) -> np.ndarray:
     return noise.corrupt(y, "symmetric", RATE, n_classes=int(y.max()) + 1).labels
 
 
-def by_id(labels: Sequence[Any]) -> dict[str, str]:
+def by_id(labels: np.ndarray) -> dict[str, str]:
     return {str(i): str(label) for i, label in enumerate(labels)}
 
 
@@ -102,14 +102,15 @@ def by_id(labels: Sequence[Any]) -> dict[str, str]:
 
 
 def digits(folder: Path, options: argparse.Namespace) -> Case:
-    x, y = load_digits(return_X_y=True)
-    given = flipped(y)
-    np.savez(folder / "digits.npz", x=x, y=given)
-    return Case(["--npz", str(folder / "digits.npz")], by_id(y), by_id(given))
+    found: Any = load_digits()
+    given = flipped(found.target)
+    np.savez(folder / "digits.npz", x=found.data, y=given)
+    return Case(["--npz", str(folder / "digits.npz")], by_id(found.target), by_id(given))
 
 
-def table(folder: Path, x: np.ndarray, y: np.ndarray) -> Case:
+def table(folder: Path, found: Any) -> Case:
     """Numbers of which some are missing, and two categories that say nothing."""
+    x, y = found.data, found.target
     given, random = flipped(y), np.random.default_rng(0)
     cells = np.where(random.random(x.shape) < MISSING, "", x.astype(str))
     made_up = random.choice(["north", "south", "east"], (len(x), 2))
@@ -156,8 +157,8 @@ def write(folder: Path, header: list[str], lines: Any) -> None:
 
 CASES = {
     "digits": digits,
-    "breast cancer": lambda folder, options: table(folder, *load_breast_cancer(return_X_y=True)),
-    "wine": lambda folder, options: table(folder, *load_wine(return_X_y=True)),
+    "breast cancer": lambda folder, options: table(folder, load_breast_cancer()),
+    "wine": lambda folder, options: table(folder, load_wine()),
     "20 Newsgroups": news,
     "CIFAR-10": cifar10,
     "CIFAR-10, --noise-rate 0.2": cifar10_told,
