@@ -1,7 +1,9 @@
 """What the documentation quotes was measured."""
 
+import json
 import re
 from pathlib import Path
+from statistics import mean, stdev
 
 import pytest
 
@@ -27,6 +29,21 @@ def test_every_quoted_result_was_measured(page, measured):
     elsewhere = quoted_in(ROOT / "benchmarks" / "README.md")  # the demo, the precisions
     quoted = quoted_in(ROOT / page)
     assert quoted <= measured | elsewhere, quoted - measured - elsewhere
+
+
+def test_the_losses_and_warm_ups_of_the_benchmarks_are_those_of_their_raw_files():
+    page = (ROOT / "benchmarks/README.md").read_text("utf-8")
+    begin, end = (
+        page.index(f"\n## {title}\n") for title in ("The loss of a short training", "Standard on the open-set")
+    )
+    raw = [
+        row for path in (ROOT / "benchmarks/results").glob("losses*.json") for row in json.loads(path.read_text())
+    ]
+    seeds = [found for row in raw for found in row["accuracy"].values() if len(found) > 1]
+    known = {f"{mean(s):.{digits}f} ± {stdev(s):.{digits}f}" for s in seeds for digits in (1, 2)}
+    quoted = set(QUOTED.findall(page[begin:end]))
+    assert len(quoted) > 100
+    assert quoted <= known, quoted - known
 
 
 def test_every_quoted_result_of_one_seed_is_in_a_table():
