@@ -1,0 +1,57 @@
+"""The figure of how long cross-entropy should come first, from what losses.py measured.
+
+python benchmarks/warmups.py benchmarks/results/losses-long.json benchmarks/results/losses-long.svg
+"""
+
+import argparse
+import json
+from pathlib import Path
+from statistics import mean, stdev
+
+from coteach.report.figures import COLOURS, new_figure, save
+
+DEFAULT = {"mnist": 10, "cifar10": 10, "digits": 20}  # these are few
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("raw", type=Path)
+    parser.add_argument("figure", type=Path)
+    options = parser.parse_args()
+    draw(json.loads(options.raw.read_text()), options.figure)
+
+
+def draw(raw: list[dict], path: Path) -> None:
+    datasets, noises = list(dict.fromkeys(row["dataset"] for row in raw)), list(raw[0]["accuracy"])
+    warmups = sorted({row["warmup"] for row in raw})
+    figure, axes = new_figure(len(datasets), len(noises), (3.1, 2.0), sharex=True, sharey=False)
+    for i, dataset in enumerate(datasets):
+        rows = [row for row in raw if row["dataset"] == dataset]
+        places = [warmups.index(row["warmup"]) for row in rows]
+        for ax, noise in zip(axes[i], noises, strict=True):
+            of_seeds = [row["accuracy"][noise] for row in rows]
+            ax.axvline(warmups.index(DEFAULT[dataset]), color="#bbbbbb", linewidth=6, alpha=0.5)
+            ax.errorbar(
+                places,
+                [mean(found) for found in of_seeds],
+                [stdev(found) for found in of_seeds],
+                color=COLOURS["coteaching"],
+                marker="o",
+                capsize=3,
+            )
+            ax.margins(x=0.08)
+            kind, rate = noise.split()
+            ax.set_title(f"{dataset}, {kind} {100 * float(rate):g} %", fontsize=10)
+            ax.set_xticks(range(len(warmups)), list(map(str, warmups)))
+        axes[i, 0].set_ylabel("test accuracy (%)")
+    for ax in axes[-1]:
+        ax.set_xlabel("epochs of cross-entropy first")
+    save(
+        figure,
+        [path],
+        "Co-teaching, then softmax twice to epoch 200. Mean and standard deviation; grey: the default.",
+    )
+
+
+if __name__ == "__main__":
+    main()
