@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_classification
 
 from coteach import RobustClassifier
-from coteach.audit.judge import high_estimate, judge
+from coteach.audit.judge import HIGH, high_estimate, judge
 from coteach.audit.request import METHODS, Audit
 from coteach.audit.samples import FEWEST, Samples, Skipped, usable
 from coteach.audit.write import as_csv
@@ -404,6 +405,15 @@ def test_a_high_estimate_is_doubted():
     told = RobustClassifier(noise_rate=0.54)
     told.noise_rate_ = 0.54
     assert not high_estimate(told)
+
+
+def test_an_estimate_is_doubted_once_and_by_its_flag():
+    x, y = make_classification(100, 12, n_informative=8, n_classes=4, class_sep=0.5, random_state=0)
+    samples = Samples(x, y, [str(i) for i in range(100)], "samples")
+    findings = judge(RobustClassifier(epochs=5, random_state=0), samples)
+    about = [note for note in findings.notes if "noise" in note or "estimate" in note]
+    assert findings.classifier.noise_rate_ > HIGH
+    assert len(about) == 1 and "give --noise-rate, or embeddings with --npz" in about[0]
 
 
 def said_of(skipped: tuple[Skipped, ...], capsys) -> list[str]:

@@ -1,17 +1,21 @@
 """What RobustClassifier finds out about labels: quality, noise rate, validation, classes that starve."""
 
+from contextlib import nullcontext
+
 import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import average_precision_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from coteach import RobustClassifier, noise
 from coteach.estimators.options import seed_of
+from coteach.estimators.training import warn_of_doubt
 from coteach.estimators.watch import held_out
+from coteach.labels.estimate import NoiseEstimate
 from coteach.labels.ledger import starved
 from estimator_cases import quick, three_clouds
 
@@ -76,10 +80,38 @@ def test_an_estimate_that_says_little_says_so(clouds):
     quick(noise_rate="auto").fit(*clouds)
 
 
+def test_a_high_estimate_from_few_labels_is_told_to_be_a_guess():
+    """Four classes that overlap, every label right: what the networks get wrong looks like wrong labels."""
+    x, y = make_classification(200, 12, n_informative=8, n_classes=4, class_sep=0.7, random_state=0)
+    with pytest.warns(
+        UserWarning, match=r"a noise rate of \d+% is a guess, from 100 labels of 4 .*give noise_rate"
+    ):
+        found = RobustClassifier(random_state=0).fit(x[:100], y[:100])
+    assert found.noise_estimate_.interval[0] > 0  # so the interval does not say it
+
+
+@pytest.mark.parametrize(
+    "rate, n, tried, told",
+    [
+        (0.05, 99, (), None),  # the networks agree with nearly all labels
+        (0.2, 99, (), "a guess"),
+        (0.2, 100, (), None),
+        (0.2, 99, ((0.2, 0.9),), None),  # of validation labels
+        (0.51, 100, (), "were not learnt"),
+        (0.5, 100, (), None),
+    ],
+)
+def test_when_an_estimate_is_doubted(rate, n, tried, told):
+    estimate = NoiseEstimate(rate, (rate, rate), np.full(2, rate), np.eye(2), n, tried)
+    with pytest.warns(UserWarning, match=told) if told else nullcontext():
+        warn_of_doubt(estimate, 2)
+
+
 UNTOLD = RobustClassifier(epochs=4, lr=0.01, module__hidden=(32,))
 
 
 @pytest.mark.filterwarnings("ignore:the noise rate is hardly known")  # of ten samples, as it should
+@pytest.mark.filterwarnings(r"ignore:a noise rate of \d+% is a guess")
 @parametrize_with_checks([UNTOLD])  # pyrefly: ignore[missing-argument]
 def test_scikit_learns_checks_with_an_unknown_noise_rate(estimator, check):
     check(estimator)

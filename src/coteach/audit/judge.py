@@ -104,14 +104,17 @@ def judge(classifier: RobustClassifier, samples: Samples, share: float | None = 
     suspects = classifier.suspects(share)
     given_NS, suggested_NS = opinions(classifier, samples, suspects)
     told = dict.fromkeys(with_flags(str(warning.message)) for warning in caught)
-    notes = (*samples.notes, *told, *high_estimate(classifier), *starved(samples.y, suspects))
+    doubted = any("noise rate" in line for line in told)
+    high = () if doubted else high_estimate(classifier)
+    notes = (*samples.notes, *told, *high, *starved(samples.y, suspects))
     seconds = time.perf_counter() - begin
     return Findings(samples, classifier, suspects, given_NS, suggested_NS, notes, seconds)
 
 
 def with_flags(message: str) -> str:
     """What is told to callers in Python, for the command line."""
-    return message.replace("set keep_per_class=True", "give --keep-per-class")
+    message = message.replace("set keep_per_class=True", "give --keep-per-class")
+    return message.replace("give noise_rate.", "give --noise-rate, or embeddings with --npz")
 
 
 def high_estimate(classifier: RobustClassifier) -> list[str]:

@@ -42,6 +42,9 @@ UNKNOWN = (
 FOLDS = 5
 MOST_NOISE = 0.95  # that a method is told: it must keep something
 MOST_DOUBT = 0.5  # width of an interval that still says something
+# Shares of wrong labels that are believed: of fewer labels of a class, on average, networks learn so little that
+# their own mistakes are counted, too, and intervals do not hold.
+LEAST_LABELS, MOST_OF_FEW, MOST_OF_MANY = 50, 0.1, 0.5
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def train(
         fresh = replace(job, build=lambda: build_network(*module))
         estimate = None if not isinstance(params["noise_rate"], str) else estimated(fresh)
         if estimate is not None:
-            warn_of_doubt(estimate)
+            warn_of_doubt(estimate, n_classes)
         rate = float(params["noise_rate"]) if estimate is None else min(estimate.rate, MOST_NOISE)
         return trained(job, rate, estimate, history, held_M)
 
@@ -212,14 +215,17 @@ def trained(
     )
 
 
-def warn_of_doubt(estimate: NoiseEstimate) -> None:
+def warn_of_doubt(estimate: NoiseEstimate, n_classes: int) -> None:
     low, high = estimate.interval
     if high - low > MOST_DOUBT:
-        warnings.warn(
-            f"the noise rate is hardly known, anything from {low:.0%} to {high:.0%} by its estimate: "
-            "look at a few dozen labels and give noise_rate.",
-            stacklevel=4,
-        )
+        doubt = f"the noise rate is hardly known, anything from {low:.0%} to {high:.0%} by its estimate"
+    elif estimate.n < LEAST_LABELS * n_classes and estimate.rate > MOST_OF_FEW and not estimate.tried:
+        doubt = f"a noise rate of {estimate.rate:.0%} is a guess, from {estimate.n} labels of {n_classes} classes"
+    elif estimate.rate > MOST_OF_MANY:
+        doubt = f"an estimated noise rate of {estimate.rate:.0%} may only mean that the classes were not learnt"
+    else:
+        return
+    warnings.warn(f"{doubt}: look at a few dozen labels and give noise_rate.", stacklevel=4)
 
 
 def warn_of_starved(kept_share_C: np.ndarray, counts_C: np.ndarray, classes_C: np.ndarray) -> None:
