@@ -413,7 +413,8 @@ def test_an_estimate_is_doubted_once_and_by_its_flag():
     findings = judge(RobustClassifier(epochs=5, random_state=0), samples)
     about = [note for note in findings.notes if "noise" in note or "estimate" in note]
     assert findings.classifier.noise_rate_ > HIGH
-    assert len(about) == 1 and "give --noise-rate, or embeddings with --npz" in about[0]
+    assert len(about) == 1
+    assert "give --noise-rate, or embeddings with --npz" in about[0]
 
 
 def said_of(skipped: tuple[Skipped, ...], capsys) -> list[str]:
