@@ -124,6 +124,9 @@ def test_a_misspelt_flag_is_exit_code_2(tmp_path, monkeypatch, capsys):
         (["run", "--batch-size", "1.5"], "--batch-size: '1.5' is no whole number."),
         (["run", "--rate", "much"], "--rate: 'much' is no number."),
         (["run", "--tau", "None"], "--tau: 'None' is no number."),
+        (["run", "--seeds", "1", "0.5"], "--seeds: '0.5' is no whole number."),
+        (["reproduce", "mnist", "--seeds", "0.5"], "--seeds: '0.5' is no whole number."),
+        (["reproduce", "mnist", "--seeds", "None"], "--seeds: 'None' is no whole number."),
         (["audit", "--noise-rate", "much"], "--noise-rate: 'much' is no number or auto."),
     ],
     ids=str,
@@ -135,6 +138,29 @@ def test_a_word_for_a_number_is_told_without_pythons_types(words, told, capsys):
     assert stop.value.code == 2
     assert told in shown
     assert "class" not in shown
+
+
+def test_several_seeds_are_read_and_none_are_the_usual():
+    assert cli.parsed("reproduce mnist --seeds 3 1".split()).seeds == (3, 1)
+    assert cli.parsed("reproduce mnist".split()).seeds is None
+    assert cli.parsed("run --seeds 3 1".split()).seeds == (3, 1)
+    assert cli.parsed(["run"]).seeds == (1,)
+
+
+@pytest.mark.parametrize(
+    "epochs, which, best",
+    [
+        (1, "the only epoch", "best of these"),
+        (2, "all 2 epochs", "best of these"),
+        (11, "last ten epochs", "best of the last ten"),
+    ],
+)
+def test_a_summary_says_which_epochs_it_is_of(epochs, which, best, tmp_path, capsys):
+    words = f"run --method standard --seeds 1 2 --device cpu --epochs {epochs} --out".split()
+    main([*words, str(tmp_path / "run")])
+    shown = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert f"test accuracy, {which}" in shown
+    assert best in shown
 
 
 def test_a_folder_in_use_is_exit_code_2(tmp_path, monkeypatch, capsys):

@@ -80,6 +80,15 @@ def test_status_of_an_empty_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_pillow_is_asked_for_only_where_it_is_missing(tmp_path, monkeypatch):
+    def note() -> str:
+        return next(one.note for one in data.status(tmp_path) if one.name == "tiny-imagenet")
+
+    assert note().endswith("download in all: 248 MB")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert note().endswith("; needs Pillow: pip install pillow")
+
+
 def test_status_says_where_and_what_is_missing(tmp_path):
     batches = {"cifar-10-batches-bin/data_batch_1.bin": b"", "20news-bydate/20news-bydate-train/x/1": b""}
     write_folder(tmp_path, batches | {"vectors/spacy.txt": b""})

@@ -48,6 +48,23 @@ def test_a_suggestion_is_a_name_as_it_is_written():
     assert nearest("diagnosis", ["Diagnosis", "size"]) == " (did you mean 'Diagnosis'?)"
 
 
+@pytest.mark.parametrize(
+    "wrong, right, registry",
+    [
+        ("sym", "symmetric", names.NOISES),
+        ("inst", "instance", names.NOISES),
+        ("ce", "cross_entropy", names.LOSSES),
+        ("CE", "cross_entropy", names.LOSSES),
+        ("softmax", "softmax_twice", names.LOSSES),
+        ("coteach", "coteaching", names.METHODS),
+        ("coteaching-p", "coteaching_plus", names.METHODS),
+        ("cpo", "coteaching_plus_own", names.METHODS),
+    ],
+)
+def test_the_beginning_or_the_initials_of_a_name_come_before_what_is_spelt_alike(wrong, right, registry):
+    assert nearest(wrong, registry) == f" (did you mean {right!r}?)"
+
+
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_method_that_is_elsewhere_is_said_to_be_there(name):
     check_name("method", name, names.METHODS)

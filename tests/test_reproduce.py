@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from coteach.cli import main
-from coteach.paper import compare, measured, presets, stack
+from coteach.paper import compare, measured, presets, reproduce, stack
 from coteach.paper.presets import cells, preset_names
-from coteach.report import preset_figures, preset_page
+from coteach.report import preset_figures, preset_page, terminal
 from coteach.report.reproduce import comparison_tables, in_order
 from coteach.report.screen import console
 from coteach.runs.run import run_together
@@ -175,6 +175,73 @@ def test_ctrl_c_in_a_terminal(tmp_path):
     assert "the same command goes on from there" in errors
     assert "Traceback" not in errors
     assert len(measured.in_folder(tmp_path / "results")) == 2
+
+
+def test_a_stack_of_one_cell_goes_on_with_the_same_command_too(tiny, monkeypatch, capsys):
+    def interrupt(epoch):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(terminal, "progress_note", interrupt)
+    with pytest.raises(SystemExit, match="130"):
+        main("reproduce tiny --cells standard-authors-epochs-2-pair --device cpu".split())
+    out = capsys.readouterr().out
+    assert "note: stopped; the same command goes on" in out
+    assert "coteach run" not in out
+
+
+# ---- epochs that are too few, or of which nothing is there ------------------------------------------------------
+
+
+@pytest.fixture
+def warm(tiny, monkeypatch):
+    """With two cells of a warm-up of 20 epochs, and one of a warm-up that shrinks with the epochs."""
+    more = [{"method": "coteaching", "warmup": 20, "epochs": 50}]
+    more += [{"method": "jocor", "loss": "gce", "warmup_loss": "cross_entropy", "noise": "pair 0.45"}]
+    monkeypatch.setattr(presets, "read", lambda: {"tiny": TINY | {"cells": [*TINY["cells"], *more]}})
+    return tiny
+
+
+@pytest.mark.parametrize("epochs, n_cells", [(1, 4), (3, 5), (20, 5), (21, 7)])
+def test_the_list_leaves_out_what_so_few_epochs_cannot_hold(warm, epochs, n_cells, capsys):
+    main(["reproduce", "--epochs", str(epochs)])
+    assert f"tiny Figure 0: digits {n_cells} 0" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("words", [[], ["--cells", "warmup"]], ids=str)
+def test_a_cell_that_so_few_epochs_cannot_hold_is_named(warm, words, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["reproduce", "tiny", "--epochs", "2", *words])
+    assert capsys.readouterr().err == (
+        "coteach: --epochs 2 is too few for the warm-up of tiny's cell "
+        "coteaching-authors-warmup-20-epochs-50-pair-0.45: give --epochs 21 or more, or other --cells.\n"
+    )
+    with pytest.raises(ValueError, match="give --epochs 2 or more, or other --cells"):
+        reproduce.reproduce("tiny", epochs=1, only="jocor", out=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_cells_are_measured_in_so_few_epochs(warm, tmp_path):
+    main("reproduce tiny --epochs 1 --seeds 1 --cells standard --device cpu".split())
+    assert warm == [[("standard", "pair", (1,)), ("standard", "symmetric", (1,))]]
+    assert (tmp_path / "results" / "tiny" / "README-epochs-1.md").exists()
+
+
+def test_a_report_of_nothing_says_of_which_epochs(warm, tmp_path, capsys):
+    for epochs, told in (
+        ([], "no cell of tiny is in results: leave --only-report out, and they are measured."),
+        (["--epochs", "3"], "no cell of tiny with --epochs 3 is in results: leave --epochs out for"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(["reproduce", "tiny", "--only-report", *epochs])
+        assert told in capsys.readouterr().err
+        pretend(cells("tiny")[0], tmp_path / "results", 61.0)
+
+
+def test_a_report_is_of_what_another_preset_has_measured_as_well(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(presets, "read", lambda: {"tiny": TINY, "other": TINY})
+    pretend(cells("other")[0], tmp_path / "results", 61.0)
+    main(["reproduce", "tiny", "--only-report"])
+    assert "61.00" in capsys.readouterr().out
 
 
 def test_the_list_loads_nothing_heavy_and_counts_what_is_there(tiny, tmp_path):

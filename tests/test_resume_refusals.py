@@ -135,8 +135,10 @@ def test_two_processes_on_one_folder(unfinished):
 
 
 def test_a_new_run_in_the_folder_of_an_unfinished_one_is_told_of_resume(unfinished):
-    with pytest.raises(ValueError, match=f"go on with --resume {unfinished}"):
+    with pytest.raises(ValueError, match=f"go on with `coteach run --resume {unfinished}`, give"):
         run(experiment("coteaching", out=unfinished), say=silent)
+    with pytest.raises(ValueError, match=f"go on with `coteach run --resume {unfinished} --data-dir 'my data'`"):
+        run(experiment("coteaching", out=unfinished, data_dir="my data"), say=silent)
 
 
 def test_the_command_goes_on(unfinished, capsys):

@@ -1,6 +1,7 @@
 """How the flags of a command look in its help, and how numbers are read from them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -43,4 +44,20 @@ def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
         instance_from_str=read,
         is_instance=lambda value: value is None or value in words or isinstance(value, (int, float)),
         str_from_instance=lambda value: [str(value)],
+    )
+
+
+@REGISTRY.primitive_rule
+def whole_numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """Of a flag that takes several, such as --seeds; a word that is none is told as where one is wanted."""
+    if tuple[int, ...] not in (info.type, *get_args(info.type)):
+        return None
+    one = number(replace(info, type=int))
+    assert isinstance(one, PrimitiveConstructorSpec)
+    return replace(
+        one,
+        nargs="*",
+        instance_from_str=lambda given: tuple(one.instance_from_str([word]) for word in given),
+        is_instance=lambda value: value is None or isinstance(value, tuple),
+        str_from_instance=lambda values: list(map(str, values or ["None"])),
     )

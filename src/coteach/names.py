@@ -50,7 +50,10 @@ def listed(names: dict[str, str]) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """` (did you mean 'x'?)` for a misspelt name, or nothing when no name is near."""
     known = {spelt_alike(other): other for other in names}
-    near = difflib.get_close_matches(spelt_alike(str(name)), list(known), n=1, cutoff=NEAR)
+    wanted = spelt_alike(str(name))
+    begun = sorted((other for other in known if other.startswith(wanted)), key=len) if wanted else []
+    short = [other for other in known if initials(other) == wanted]
+    near = begun or short or difflib.get_close_matches(wanted, list(known), n=1, cutoff=NEAR)
     return f" (did you mean {known[near[0]]!r}?)" if near else ""
 
 
@@ -61,6 +64,15 @@ def spelt_alike(name: str) -> str:
     ('coteaching_plus', 'small_cnn', 'small_cnn')
     """
     return name.lower().replace("+", "_plus").replace("-", "_").replace(" ", "_")
+
+
+def initials(name: str) -> str:
+    """Of the words of a name that is spelt alike.
+
+    >>> initials("cross_entropy")
+    'ce'
+    """
+    return "".join(word[:1] for word in name.split("_"))
 
 
 def check_name(what: str, name: str, names: Iterable[str]) -> None:

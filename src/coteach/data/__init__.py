@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from coteach.data.fetch import data_home, locate
@@ -70,6 +71,7 @@ class Status:
     note: str
 
 
+PILLOW = "Pillow: pip install pillow"
 DATASETS = {
     description.name: description
     for description in (
@@ -125,7 +127,7 @@ DATASETS = {
             "tiny-imagenet",
             "100,000 / 10,000 photographs in 200 classes, 3×64×64",
             "248 MB",
-            "Pillow: pip install pillow",
+            PILLOW,
             ("tiny-imagenet",),
             "tiny_imagenet.load",
         ),
@@ -230,11 +232,8 @@ def _status(description: Description, data_dir: str | os.PathLike | None) -> Sta
             places.append(str(paths[0]))
     if missing:
         note = f"missing: {', '.join(missing)}; download in all: {description.download}"
-        return Status(
-            description.name,
-            None,
-            note if description.needs == "nothing" else f"{note}; needs {description.needs}",
-        )
+        needs = "nothing" if description.needs == PILLOW and find_spec("PIL") else description.needs
+        return Status(description.name, None, note if needs == "nothing" else f"{note}; needs {needs}")
     return Status(description.name, ", ".join(places), "found; checked when it is loaded")
 
 

@@ -136,18 +136,45 @@ def asked_for(
     then: bool = False,
     only: str | None = None,
 ) -> list[Cell]:
-    """The cells of a preset, or those with `only` in their names; a user's seeds and epochs instead of its own."""
+    """The cells of a preset, or those with `only` in their names; a user's seeds and epochs instead of its own.
+
+    Cells that so few epochs cannot hold are left out.
+    """
     wanted = []
-    for cell in cells(preset, then=then):
-        if only is None or only in cell.name:
+    for cell in named(preset, then, only):
+        if epochs is None or epochs >= least_epochs(cell.experiment):
             mine = replace(shortened(cell.experiment, epochs), device=device)
             wanted.append(replace(cell, experiment=mine, seeds=cell.seeds if seeds is None else tuple(seeds)))
-    if only is not None and not wanted:
+    return wanted
+
+
+def named(preset: str, then: bool, only: str | None) -> list[Cell]:
+    """The cells that have `only` in their names, if that is given."""
+    found = [cell for cell in cells(preset, then=then) if only is None or only in cell.name]
+    if only is not None and not found:
         such = ", ".join(cell.name for cell in cells(preset, then=then)[:3])
         later = any(only in cell.name for cell in cells(preset, then=True))
         way = "give --all, too, for there are later ones that do" if later else f"names are such as {such}"
         raise ValueError(f"no cell of {preset} has {only!r} in its name: {way}.")
-    return wanted
+    return found
+
+
+def refuse_too_few(preset: str, epochs: int | None, *, then: bool = False, only: str | None = None) -> None:
+    """Raise a ValueError that names a cell whose warm-up would take all of a user's epochs."""
+    for cell in named(preset, then, only):
+        least = least_epochs(cell.experiment)
+        if epochs is not None and epochs < least:
+            raise ValueError(
+                f"--epochs {epochs} is too few for the warm-up of {preset}'s cell {cell.name}: "
+                f"give --epochs {least} or more, or other --cells."
+            )
+
+
+def least_epochs(experiment: Experiment) -> int:
+    """One more than a warm-up that sets its cell apart; others shrink with the epochs."""
+    if experiment.warmup:
+        return experiment.warmup + 1
+    return 2 if experiment.warmup_loss else 0
 
 
 def shortened(experiment: Experiment, epochs: int | None) -> Experiment:

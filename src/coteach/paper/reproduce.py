@@ -18,7 +18,7 @@ from typing import Any
 import coteach
 from coteach.paper import grid
 from coteach.paper.measured import add, in_folder, path_of, taken_over
-from coteach.paper.presets import Cell, asked_for
+from coteach.paper.presets import Cell, asked_for, refuse_too_few
 from coteach.paper.running import Job, Todo, begun, empty, folder_of, remove_if_empty, taken
 from coteach.paper.stack import forget_data, train_stack
 from coteach.runs import setup
@@ -78,6 +78,7 @@ def reproduce(
     commit : str, optional
         Of the code, where it cannot be asked of git.
     """
+    refuse_too_few(name, epochs, then=then, only=only)
     wanted = asked_for(name, seeds, epochs, device, then=then, only=only)
     return measure(
         wanted, Path(out), data_dir, processes=processes, ray=ray, commit=commit, say=say, on_progress=on_progress

@@ -11,7 +11,7 @@ from rich.table import Table
 from coteach.paper import compare
 from coteach.paper.compare import Line
 from coteach.paper.measured import in_folder, path_of, read, taken_over
-from coteach.paper.presets import Cell, asked_for, preset_names
+from coteach.paper.presets import Cell, asked_for, preset_names, refuse_too_few
 from coteach.report.preset_page import sources, write_page
 from coteach.report.screen import console, progress_bars
 
@@ -54,6 +54,8 @@ def reproduce_command(
     ray: str | None = None,
 ) -> None:
     """Measure what is missing, then report all that is there, be it of this call or of earlier ones."""
+    if not only_report:
+        refuse_too_few(name, epochs, then=then, only=only)
     wanted = asked_for(name, seeds, epochs, device, then=then, only=only)
     for cell in wanted:
         replace(cell.experiment, seeds=cell.seeds).check()  # before torch is loaded
@@ -102,7 +104,12 @@ def train_missing(
 def report(name: str, epochs: int | None, out: Path) -> None:
     records = in_order(name, epochs, out)
     if not records:
-        raise ValueError(f"no cell of {name} is in {out}: leave --only-report out, and they are measured.")
+        if epochs is None:
+            raise ValueError(f"no cell of {name} is in {out}: leave --only-report out, and they are measured.")
+        raise ValueError(
+            f"no cell of {name} with --epochs {epochs} is in {out}: "
+            "leave --epochs out for the paper's, or --only-report, and they are measured."
+        )
     written = [*write_page(name, epochs, records, out / name), compare.write_summary(out)]
     lines = compare.beside(records)
     for table in comparison_tables(lines):

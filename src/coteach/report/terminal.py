@@ -51,7 +51,7 @@ def run_command(asked: Experiment) -> None:
         result = run(
             experiment,
             trackers=trackers_of(asked),
-            say=lambda line: progress.console.print(f"note: {line}", markup=False),
+            say=lambda line: progress.console.print(f"note: {line}", soft_wrap=True, markup=False),
             on_epoch=show,
         )
     console.print(summary_table(result))
@@ -68,9 +68,10 @@ def trackers_of(experiment: Experiment) -> list[Tracker]:
 
 def summary_table(result: Result) -> Table:
     s = result.summary
+    epochs, best = averaged(len(result.rows) // len(s["seeds"]))
     table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_row("test accuracy, last ten epochs", with_spread(s["mean"], s["std"], len(s["seeds"])))
-    table.add_row("best of the last ten", f"{s['max']:.2f} %")
+    table.add_row(f"test accuracy, {epochs}", with_spread(s["mean"], s["std"], len(s["seeds"])))
+    table.add_row(best, f"{s['max']:.2f} %")
     table.add_row("each network", ", ".join(f"{mean:.2f} %" for mean in s["mean_per_network"]))
     if len(s["mean_per_network"]) > 1:
         table.add_row("ensemble of the two", f"{s['ensemble']:.2f} %")
@@ -79,6 +80,13 @@ def summary_table(result: Result) -> Table:
     for event, count in s["events"].items():
         table.add_row(f"event: {event}", str(count))
     return table
+
+
+def averaged(epochs: int) -> tuple[str, str]:
+    """Which of a run's epochs its mean is of, and its maximum."""
+    if epochs >= 10:
+        return "last ten epochs", "best of the last ten"
+    return (f"all {epochs} epochs" if epochs > 1 else "the only epoch"), "best of these"
 
 
 def with_spread(mean: float, std: float | None, n: int) -> str:

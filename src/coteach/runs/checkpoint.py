@@ -193,9 +193,9 @@ def synced_lengths(folder: Path) -> dict[str, int]:
 
 
 @contextmanager
-def told_how_to_go_on(folder: Path, alone: bool, say: Callable[[str], None]) -> Iterator[None]:
+def told_how_to_go_on(folder: Path, command: str, say: Callable[[str], None]) -> Iterator[None]:
     """A disk that is full, a folder that has gone, or Ctrl-C: in a sentence; what was kept stays."""
-    way = f"`coteach run --resume {folder}` goes on" if alone else "the same command goes on"
+    way = f"{command} goes on"
     try:
         yield
     except OSError as error:

@@ -1,6 +1,7 @@
 """The run folder: config.toml, files of rows such as metrics.jsonl, and summary.json."""
 
 import json
+import shlex
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
@@ -38,7 +39,7 @@ def claim_folder(wanted: Path | None, otherwise: Path) -> Path:
     return folder
 
 
-def refuse_if_taken(wanted: Path | None) -> None:
+def refuse_if_taken(wanted: Path | None, data_dir: Path | None = None) -> None:
     """Raise a ValueError if something is there already; asked once before the data are loaded."""
     if wanted is None or not wanted.exists():
         return
@@ -46,8 +47,14 @@ def refuse_if_taken(wanted: Path | None) -> None:
         raise ValueError(f"{wanted} is a file: give another folder with --out.")
     if any(path.name != LOCK and not is_unfinished(path) for path in wanted.iterdir()):
         unfinished = (wanted / "config.toml").exists() and not (wanted / "summary.json").exists()
-        way = f"go on with --resume {wanted}, give" if unfinished else "give"
+        way = f"go on with `{resuming(wanted, data_dir)}`, give" if unfinished else "give"
         raise ValueError(f"{wanted} is not empty: {way} another folder with --out, or remove this one.")
+
+
+def resuming(folder: Path, data_dir: Path | None) -> str:
+    """The command that goes on with a run, for the shell; its folder does not say where the data lie."""
+    where = [] if data_dir is None else ["--data-dir", str(data_dir)]
+    return shlex.join(["coteach", "run", "--resume", str(folder), *where])
 
 
 def default_folder(experiment: Experiment) -> Path:

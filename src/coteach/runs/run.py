@@ -125,7 +125,7 @@ def run(
     """
     if isinstance(experiment, Experiment) and experiment.resume is not None:
         experiment = stored_experiment(experiment)
-    return run_together([experiment], dataset, view=view, trackers=trackers, say=say, on_epoch=on_epoch)[0]
+    return run_stack([experiment], dataset, view, trackers, say, on_epoch, alone=True)[0]
 
 
 def run_together(
@@ -161,6 +161,20 @@ def run_together(
     ...     [result.summary["rate"] for result in coteach.run_together(both, say=lambda line: None)]
     [0.2, 0.5]
     """
+    return run_stack(experiments, dataset, view, trackers, say, on_epoch, alone=False)
+
+
+def run_stack(
+    experiments: list[Experiment],
+    dataset: Dataset | None,
+    view: View | None,
+    trackers: Sequence[Tracker],
+    say: Callable[[str], None],
+    on_epoch: Callable[[Epoch], None],
+    *,
+    alone: bool,
+) -> list[Result]:
+    """As `run_together`; an experiment that runs `alone` may be gone on with by `coteach run --resume`."""
     experiments = compatible(experiments, dataset)
     if trackers and len(experiments) > 1:
         raise ValueError("trackers follow one experiment: run it alone.")
@@ -177,7 +191,8 @@ def run_together(
         for folder in folders if team.leads else ():
             until_done.enter_context(held(folder))
         until_done.enter_context(told_of_the_lost(folders[0]))
-        until_done.enter_context(told_how_to_go_on(folders[0], alone=len(folders) == 1, say=say))
+        again = f"`{files.resuming(folders[0], experiments[0].data_dir)}`" if alone else "the same command"
+        until_done.enter_context(told_how_to_go_on(folders[0], again, say))
         until_done.enter_context(setup.torch_set(prepared.threads, experiments[0].deterministic, prepared.device))
         until_done.enter_context(prepared.engine.precision.set())
         followed = until_done.enter_context(Followed(trackers if team.leads else (), folders[0], say))
@@ -283,7 +298,7 @@ def compatible(experiments: list[Experiment], dataset: Dataset | None) -> list[E
     for experiment in experiments:
         experiment.check()
         if experiment.resume is None:
-            files.refuse_if_taken(experiment.out)
+            files.refuse_if_taken(experiment.out, experiment.data_dir)
         if differing := differing_fields(experiments[0], experiment) - MAY_DIFFER:
             raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
     if dataset is None and len({repr(setup.dataset_options(experiment)) for experiment in experiments}) > 1:
