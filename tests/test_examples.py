@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("nothing_stays_registered")
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 TINY: dict[str, dict] = {
-    "quick_start": {"epochs": 2, "samples": 200},
+    "quick_start": {"epochs": 2, "samples": 700},
     "own_network": {"epochs": 1, "samples": 100, "width": 2},
     "grid_search": {"epochs": 1, "samples": 120, "hidden": ((4,),), "noise_rates": (0.0, 0.3)},
     "table": {"epochs": 5, "samples": 200},
