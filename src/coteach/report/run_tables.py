@@ -25,7 +25,8 @@ RESULTS = (
 
 
 def results(group: Group, ids: dict[Run, str]) -> Markup:
-    caption = f"{group.title}: mean of the networks over the last ten epochs, ± standard deviation over seeds"
+    over = "the last ten epochs, or all if there are fewer"
+    caption = f"{group.title}: mean of the networks over {over}, ± standard deviation over seeds"
     rows = [
         (element("a", label, href=f"#{ids[run]}"), *result_texts(run), element("code", run.folder.as_posix()))
         for label, run in group.runs.items()
