@@ -11,8 +11,8 @@ from coteach.whole import write_whole
 COLUMNS = ("data", "method", "noise", "n", "epochs", "mean", "std", "max", "label_precision")
 HEADER = ("data", "method", "noise", "n", "epochs", "test accuracy (%)", "max (%)", "label precision (%)")
 ABOUT = (
-    "Test accuracy: mean of the networks over the last ten epochs, or all if there are fewer, ± standard deviation "
-    "over n seeds. Max: the best of these epochs, mean over seeds."
+    "Test accuracy: mean of the networks over the last ten epochs, or all if there are fewer, ± standard "
+    "deviation over n seeds. Max: the best of these epochs, mean over seeds."
 )
 
 Line = tuple[str, str, str, Result]
