@@ -1,4 +1,4 @@
-"""What the benchmarks share: their flags, the rows they print and write, and what those were measured on."""
+"""What the benchmarks share: flags, a training, the rows they print and write, and what those were measured on."""
 
 import argparse
 import json
@@ -10,7 +10,15 @@ import numpy as np
 import torch
 
 import coteach
+from coteach.data import Dataset
+from coteach.methods import METHODS
+from coteach.noise import Noise
+from coteach.plan import Plan
+from coteach.runs import setup
+from coteach.runs.choices import choose_engine
+from coteach.runs.experiment import Experiment
 from coteach.runs.record import hardware
+from coteach.train import Training, fit
 
 
 def flags(about: str | None) -> argparse.ArgumentParser:
@@ -29,6 +37,29 @@ def training_flags(about: str | None, datasets: list[str]) -> argparse.ArgumentP
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-dir", type=Path)
     return parser
+
+
+def trained(
+    cells: list[Experiment], dataset: Dataset, plan: Plan, device: str, *, ledger: bool = False
+) -> tuple[Training, list[Noise], list[list[dict]]]:
+    """All seeds of these experiments as one stack: the training, each experiment's noise, each epoch's rows."""
+    method = METHODS[cells[0].method]
+    draws = [setup.draw_noise(cell, dataset) for cell in cells]
+    build = setup.network_builder(cells[0], dataset, device)
+    in_all = method.networks * sum(len(cell.seeds) for cell in cells)
+    engine = choose_engine(cells[0], plan, build(), in_all, len(dataset.x_train), device)
+    epochs: list[list[dict]] = []
+    with engine.precision.set():
+        training = fit(
+            setup.make_problem(cells, dataset, draws, device),
+            method,
+            plan,
+            build,
+            engine=engine,
+            ledger=ledger,
+            on_epoch=lambda epoch: epochs.append(epoch.rows),
+        )
+    return training, draws, epochs
 
 
 def kept(rows: Iterable[dict], out: Path | None) -> None:

@@ -12,15 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from common import kept, measured_on, training_flags
+from common import kept, measured_on, trained, training_flags
 from sklearn.metrics import average_precision_score
 
-from coteach import data, train
+from coteach import data
 from coteach.data import Dataset
 from coteach.estimators.options import WARMUP_EPOCHS, plan_of
-from coteach.methods import METHODS
-from coteach.runs import setup
-from coteach.runs.choices import choose_engine
 from coteach.runs.experiment import Experiment
 
 NOISES = (("pair", 0.45), ("symmetric", 0.5), ("symmetric", 0.2))
@@ -57,24 +54,10 @@ def measured(
 ) -> dict:
     seeds = tuple(options.seeds)
     cells = [Experiment(dataset.name, options.method, noise=n, rate=r, seeds=seeds) for n, r in NOISES]
-    draws = [setup.draw_noise(cell, dataset) for cell in cells]
     said = {"method": options.method, "epochs": options.epochs, "loss": loss, "warmup": warmup}
     plan = plan_of(USUAL | said | {"warmup_loss": warmup_loss}, {}, len(dataset.x_train))
-    build = setup.network_builder(cells[0], dataset, options.device)
-    in_all = METHODS[options.method].networks * len(NOISES) * len(seeds)
-    engine = choose_engine(cells[0], plan, build(), in_all, len(dataset.x_train), options.device)
-    epochs: list[list[dict]] = []
     started = time.perf_counter()
-    with engine.precision.set():
-        training = train.fit(
-            setup.make_problem(cells, dataset, draws, options.device),
-            METHODS[options.method],
-            plan,
-            build,
-            engine=engine,
-            ledger=True,
-            on_epoch=lambda epoch: epochs.append(epoch.rows),
-        )
+    training, draws, epochs = trained(cells, dataset, plan, options.device, ledger=True)
     assert training.ledger is not None
     wrong_RM = [~draw.clean for draw in draws for _ in seeds]
     precision = [average_precision_score(w, -q) for w, q in zip(wrong_RM, training.ledger.quality(), strict=True)]

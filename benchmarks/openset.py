@@ -7,19 +7,16 @@ One network learns from every label. Accuracy is on the test set: the mean of th
 
 import argparse
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from common import flags, kept, measured_on
+from common import flags, kept, measured_on, trained
 from torch import nn
 
-from coteach import data, train
-from coteach.methods import METHODS
+from coteach import data
 from coteach.networks import register_network
 from coteach.networks.cnn import CNN7
 from coteach.runs import setup
-from coteach.runs.choices import choose_engine
 from coteach.runs.experiment import Experiment
 
 OPEN = {"dataset": "openset-cifar100"}
@@ -49,12 +46,7 @@ def main() -> None:
     parser.add_argument("--data-dir")
     options = parser.parse_args()
     register_network("unnormed", without_batch_norm)
-    kept(rows(options), options.out)
-
-
-def rows(options: argparse.Namespace) -> Iterator[dict]:
-    for setting in options.only:
-        yield measured(setting, options)
+    kept((measured(setting, options) for setting in options.only), options.out)
 
 
 def measured(setting: str, options: argparse.Namespace) -> dict:
@@ -65,20 +57,9 @@ def measured(setting: str, options: argparse.Namespace) -> dict:
     )
     plan = replace(experiment.plan(), **(changed | few))
     dataset = data.load(experiment.dataset, options.data_dir, **setup.dataset_options(experiment))
-    problem = setup.make_problem([experiment], dataset, [setup.draw_noise(experiment, dataset)], options.device)
-    build = setup.network_builder(experiment, dataset, options.device)
-    engine = choose_engine(experiment, plan, build(), 1, len(dataset.x_train), options.device)
-    accuracy: list[float] = []
     started = time.perf_counter()
-    with engine.precision.set():
-        train.fit(
-            problem,
-            METHODS["standard"],
-            plan,
-            build,
-            engine=engine,
-            on_epoch=lambda epoch: accuracy.append(100 * float(np.mean(epoch.rows[0]["test_accuracy"]))),
-        )
+    _, _, epochs = trained([experiment], dataset, plan, options.device)
+    accuracy = [100 * float(np.mean(rows[0]["test_accuracy"])) for rows in epochs]
     return {
         "setting": setting,
         "seed": options.seed,

@@ -1,6 +1,8 @@
-"""The figure of how long cross-entropy should come first, from what losses.py measured.
+"""The figure of how long cross-entropy should come first.
 
-python benchmarks/warmups.py benchmarks/results/losses-long.json benchmarks/results/losses-long.svg
+    python benchmarks/warmups.py benchmarks/results/losses-long.json benchmarks/results/losses-long.svg
+
+Drawn from what losses.py measured.
 """
 
 import argparse
@@ -10,7 +12,7 @@ from statistics import mean, stdev
 
 from coteach.report.figures import COLOURS, new_figure, save
 
-DEFAULT = {"mnist": 10, "cifar10": 10, "digits": 20}  # these are few
+DEFAULT = {"mnist": 10, "cifar10": 10, "digits": 20}  # of which there are few
 
 
 def main() -> None:

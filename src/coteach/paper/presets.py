@@ -161,9 +161,11 @@ def named(preset: str, then: bool, only: str | None) -> list[Cell]:
 
 def refuse_too_few(preset: str, epochs: int | None, *, then: bool = False, only: str | None = None) -> None:
     """Raise a ValueError that names a cell whose warm-up would take all of a user's epochs."""
+    if epochs is None:
+        return
     for cell in named(preset, then, only):
         least = least_epochs(cell.experiment)
-        if epochs is not None and epochs < least:
+        if epochs < least:
             raise ValueError(
                 f"--epochs {epochs} is too few for the warm-up of {preset}'s cell {cell.name}: "
                 f"give --epochs {least} or more, or other --cells."
