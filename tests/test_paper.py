@@ -1,4 +1,4 @@
-"""The paper's figures and tables as presets: what they expand to, how they are measured, resumed and compared."""
+"""The paper's figures and tables as presets: what they expand to, how they are measured and resumed."""
 
 import json
 import os
@@ -10,10 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from coteach import names, whole
-from coteach.data import DATASETS
 from coteach.fidelity import SWITCHES
 from coteach.paper import compare, measured, presets, reproduce, stack
-from coteach.paper.presets import Cell, cells, preset_names, shortened
+from coteach.paper.presets import Cell, cells, preset_names
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment, differing_fields
 from coteach.runs.run import MAY_DIFFER, run, run_together
@@ -412,148 +411,3 @@ def test_word_vectors_that_are_not_there_are_named(tmp_path):
     assert stack.find_vectors("glove.6B.300d.txt", tmp_path) == tmp_path / "glove.6B.zip"
     with pytest.raises(ValueError, match="glove.6B.100d.txt are not in"):
         stack.find_vectors("glove.6B.100d.txt", tmp_path)
-
-
-# ---- known numbers --------------------------------------------------------------------------------------------
-
-
-def all_addresses():
-    return [c.address for n in preset_names() for c in cells(n, then=True)]
-
-
-def test_every_known_number_has_a_cell_unless_it_says_why_not():
-    addresses = all_addresses()
-    for target in compare.targets():
-        fitting = [address for address in addresses if target.fits(address)]
-        assert bool(fitting) != bool(target.not_measured), target
-        assert target.where["experiment"] in preset_names()
-        assert {"method", "experiment"} <= target.where.keys()
-        if target.bar is not None:
-            assert target.bar_fidelity in {address["fidelity"] for address in fitting}, target
-
-
-def test_no_source_has_two_numbers_for_a_cell():
-    for address in all_addresses():
-        sources = [target.source for target in compare.targets() if target.fits(address)]
-        assert len(set(sources)) == len(sources), address
-
-
-def test_the_numbers_are_those_printed():
-    printed = [t for t in compare.targets() if t.source in ("paper", "wang2018")]
-    assert len(printed) == 6 * 3 + 5 * 3  # the paper's two tables
-    assert {t.where["method"] for t in printed if t.borrowed} == {"standard", "iterative"}
-    assert sum(t.mean for t in printed) == pytest.approx(
-        26.14 + 26.10 + 0.63 + 26.22 + 27.41 + 26.54 + 19.58 + 22.61 + 32.84 + 35.47 + 37.09 + 41.19
-        + 35.56 + 36.28 + 44.37 + 45.49 + 45.60 + 47.73 + 62.92 + 79.27 + 79.28 + 79.43 + 79.28
-        + 58.63 + 79.27 + 79.38 + 79.42 + 79.89 + 56.44 + 79.72 + 77.73 + 80.12 + 80.62
-    )  # fmt: skip
-    assert all(t.max is None or t.max >= t.mean for t in compare.targets())
-    assert sum(t.source == "jocor" for t in compare.targets()) == 6 * 6 + 2 * 5  # MNIST beside two kinds of cells
-    bars = {
-        (t.where["experiment"], t.where["method"], t.where.get("rate")): t.bar for t in compare.targets() if t.bar
-    }
-    assert bars == {
-        ("mnist", "coteaching_plus", 0.2): 0.3,
-        ("mnist", "coteaching_plus", 0.5): 0.6,
-        ("cifar10", "coteaching_plus", 0.2): 1.5,
-        ("cifar100", "coteaching_plus", 0.2): 2,
-        ("cifar100", "coteaching_plus", 0.5): 2,
-        ("openset", "coteaching_plus", None): 2,
-        ("openset", "standard", None): 3,
-        ("openset", "iterative", None): 3,
-    }
-
-
-# ---- the table ------------------------------------------------------------------------------------------------
-
-
-def pretend(out, cell, *means):
-    """A file as if the cell had been measured with these means."""
-    run_of = {"max": 99.0, "mean_per_network": [1.0, 2.0], "ensemble": 3.0, "label_precision": None, "seconds": 1}
-    run_of |= {"hardware": "H", "commit": None, "versions": {"torch": "2"}}
-    runs = [run_of | {"seed": i, "mean": mean} for i, mean in enumerate(means, start=1)]
-    measured.write(measured.path_of(cell, out), measured.merged(cell, {"data": {}, "runs": runs}, None))
-
-
-def cell_named(preset, name):
-    return next(c for c in cells(preset, then=True) if c.name == name)
-
-
-def test_our_number_beside_the_known_one(tmp_path):
-    pretend(tmp_path, cell_named("mnist", "coteaching_plus-authors-symmetric-0.2"), 97.4, 97.7)
-    pretend(tmp_path, cell_named("mnist", "coteaching_plus-paper-symmetric-0.2"), 97.4, 97.7)
-    pretend(tmp_path, cell_named("mnist", "standard-authors-symmetric-0.5"), 52.0)
-    pretend(tmp_path, cell_named("mnist", "f_correction-authors-pair-0.45"), 50.0)
-    lines = compare.comparison(tmp_path)
-    found = {
-        (line.cell["method"], line.cell["fidelity"], line.target and line.target.source): line for line in lines
-    }
-    assert len(found) == len(lines) == 6
-
-    bar = found["coteaching_plus", "authors", "jocor"]
-    assert bar.difference == pytest.approx(97.55 - 97.81)
-    assert (bar.allowed, bar.within) == (0.3, True)  # the bar, though more than the spread
-    spread = found["coteaching_plus", "paper", "jocor"]
-    assert spread.allowed == pytest.approx(0.3 / 2**0.5)
-    assert spread.within is False
-    assert ("coteaching_plus", "paper", "preliminary") not in found  # that was as the authors do
-    assert found["standard", "authors", "jocor"].within is None  # one seed has no spread
-    assert found["f_correction", "authors", None].difference is None
-
-    text = compare.markdown(lines).splitlines()
-    assert len(text) == 8
-    assert {line.count("|") for line in text} == {len(compare.HEADER) + 1}
-    assert "97.55 ± 0.21 | 2 | 97.81 | -0.26 | yes (± 0.30) | jocor |" in text[2]
-    assert compare.comparison(tmp_path, "cifar10") == []
-
-
-def test_a_shorter_or_outdated_cell_is_compared_with_nothing(tmp_path):
-    cell = cell_named("mnist", "coteaching_plus-authors-symmetric-0.2")
-    pretend(tmp_path, replace(cell, experiment=replace(cell.experiment, epochs=5)), 90.0)
-    pretend(tmp_path, replace(cell, experiment=replace(cell.experiment, lr=0.1)), 90.0)
-    assert [line.target for line in compare.comparison(tmp_path)] == [None, None]
-    pretend(tmp_path, cell, 90.0)
-    assert [line.target is None for line in compare.comparison(tmp_path)] == [False, False, True]
-
-
-def test_a_number_of_the_plain_cell_is_not_held_against_another_loss(tmp_path):
-    pretend(tmp_path, cell_named("openset", "standard-softmax_twice-paper"), 70.0)
-    pretend(tmp_path, cell_named("openset", "standard-paper"), 63.0)
-    assert [line.target and line.target.source for line in compare.comparison(tmp_path)] == ["wang2018", None]
-
-
-def test_the_summary_keeps_the_contract_in_the_order_of_the_presets(tmp_path):
-    pretend(tmp_path, cell_named("openset", "coteaching_plus-paper"), 79.0)
-    pretend(tmp_path, cell_named("mnist", "standard-authors-pair-0.45"), 50.0, 52.0, 54.0)
-    pretend(tmp_path, cell_named("mnist", "coteaching_plus-authors-pair-0.45"), 80.0, 90.0)
-    path = compare.write_summary(tmp_path)
-    assert path == tmp_path / "summary.json"
-    objects = json.loads(path.read_text())
-    assert all(one.keys() >= CONTRACT for one in objects)
-    assert [(one["experiment"], one["method"]) for one in objects] == [
-        ("mnist", "coteaching_plus"),
-        ("mnist", "standard"),
-        ("openset", "coteaching_plus"),
-    ]
-    assert [one["mean"] for one in objects] == [85, 52, 79]
-    assert [one["std"] for one in objects] == [pytest.approx(50**0.5), 2, None]
-    assert (objects[2]["noise"], objects[2]["rate"], objects[2]["dataset"]) == ("openset", 0.4, "openset-cifar100")
-    assert objects[0]["network"] == "mlp"
-    assert objects[0]["data"] == {}
-    assert {one["dataset"] for one in objects} <= DATASETS.keys()
-    compare.write_summary(tmp_path)
-    assert json.loads(path.read_text()) == objects  # it is no cell itself
-
-
-def test_the_summary_tells_apart_what_differs_in_its_data_alone(tmp_path):
-    for preset in ("news", "news-glove100"):
-        pretend(tmp_path, cell_named(preset, "standard-paper-pair-0.45"), 50.0)
-    vectors = [one["data"]["vectors"] for one in compare.summary(tmp_path)]
-    assert vectors == ["spacy.md.300d.txt", "glove.6B.100d.txt"]
-
-
-def test_fewer_epochs_shorten_the_estimate_too():
-    experiment = Experiment(dataset="mnist", method="f_correction", estimate_epochs=10)
-    assert shortened(experiment, 2).plan().estimate_epochs == 2
-    assert shortened(experiment, 20).plan().estimate_epochs == 10
-    assert shortened(experiment, None) == experiment

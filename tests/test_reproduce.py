@@ -1,24 +1,19 @@
-"""`coteach reproduce`: what is measured, what is written and drawn, what is told, and going on after Ctrl-C."""
+"""`coteach reproduce`: what is measured, what is written, what is told, and going on after Ctrl-C."""
 
 import json
 import signal
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 
-import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 
 from coteach.cli import main
-from coteach.paper import compare, measured, presets, reproduce, stack
+from coteach.paper import measured, presets, reproduce, stack
 from coteach.paper.presets import cells, preset_names
-from coteach.report import preset_figures, preset_page, terminal
-from coteach.report.reproduce import comparison_tables, in_order
-from coteach.report.screen import console
+from coteach.report import terminal
 from coteach.runs.run import run_together
+from measured_cases import pretend, pretend_all
 
 TINY = {
     "title": "Figure 0: digits",
@@ -56,24 +51,6 @@ def tiny(monkeypatch, tmp_path):
 
     monkeypatch.setattr(stack, "run_together", spy)
     return stacks
-
-
-def pretend(cell, out, *means, n_epochs=3, data=None, **changes):
-    """A file as if the cell had been measured with these means."""
-    curves = {name: [0.5, None, 0.7][:n_epochs] for name in measured.CURVES}
-    run = {"max": 99.0, "mean_per_network": [1.0], "ensemble": 3.0, "label_precision": None, "seconds": 30}
-    run |= {"hardware": "Abacus", "commit": None, "versions": {"torch": "2.99"}, "curves": curves}
-    runs = [run | {"seed": i, "mean": mean} | changes for i, mean in enumerate(means, start=1)]
-    about = {"classes": 10, "note": ""} | (data or {})
-    measured.write(measured.path_of(cell, out), measured.merged(cell, {"data": about, "runs": runs}, None))
-
-
-def pretend_all(name, out, then=True):
-    for i, cell in enumerate(cells(name, then=then)):
-        pretend(cell, out, *(50 + i % 7 + seed for seed in cell.seeds))
-
-
-# ---- the command ----------------------------------------------------------------------------------------------
 
 
 def test_a_preset_is_measured_drawn_compared_and_told(tiny, tmp_path, capsys):
@@ -270,236 +247,3 @@ def test_a_wrong_name_is_told_with_the_nearest_before_torch_is_loaded(tmp_path):
     assert "did you mean 'tiny'" in done.stderr
     assert "heavy []" in done.stdout
     assert not list(tmp_path.iterdir())
-
-
-# ---- the page -------------------------------------------------------------------------------------------------
-
-
-def cell_named(preset, name):
-    return next(cell for cell in cells(preset, then=True) if cell.name == name)
-
-
-def page_of(name, out):
-    return "\n".join(preset_page.page(name, None, in_order(name, None, out), [])).splitlines()
-
-
-def test_the_page_has_our_numbers_the_known_ones_and_every_seed_where_one_is_far_off(tmp_path):
-    pretend(cell_named("mnist", "coteaching_plus-authors-pair-0.45"), tmp_path, 80.0, 81.0, 10.0)
-    pretend(cell_named("mnist", "coteaching_plus-authors-symmetric-0.5"), tmp_path, 95.0, 96.0, 97.0)
-    pretend(cell_named("mnist", "standard-authors-symmetric-0.5"), tmp_path, 52.0)
-    page = page_of("mnist", tmp_path)
-    assert "| Co-teaching+, authors | 57.00 ± 40.71 (3) | 96.00 ± 1.00 (3) |" in page
-    assert "| Standard |  | 52.00 (1) |" in page
-    assert [line for line in page if ": 80.00" in line] == [
-        "| Co-teaching+, authors | pair 45 % | 1: 80.00, 2: 81.00, 3: 10.00 (guesses) |"
-    ]
-    assert any("| 96.00 ± 1.00 | 3 | 95.80 | +0.20 | yes (± 0.60) | jocor |" in line for line in page)
-    assert any(line.startswith("- jocor: Wei et al.") for line in page)
-    assert "- 3.5 minutes of Abacus, torch 2.99: 7 runs" in page
-
-
-def test_seeds_are_listed_where_one_is_far_off_or_learnt_nothing(tmp_path):
-    pretend(cell_named("mnist", "standard-authors-symmetric-0.5"), tmp_path, 52.0, 54.9)
-    assert not any("each seed" in line for line in page_of("mnist", tmp_path))
-    pretend(cell_named("mnist", "standard-authors-symmetric-0.5"), tmp_path, 52.0, 54.9, 58.0)
-    assert any("| 1: 52.00, 2: 54.90, 3: 58.00 |" in line for line in page_of("mnist", tmp_path))
-    pretend(cell_named("mnist", "standard-authors-symmetric-0.5"), tmp_path, 14.9, 14.8)
-    assert any("1: 14.90 (guesses), 2: 14.80 (guesses)" in line for line in page_of("mnist", tmp_path))
-
-
-def test_a_figure_of_another_curve_has_a_table_of_it(tmp_path):
-    cell = cells("divergence")[0]
-    pretend(cell, tmp_path, 80.0, 80.0)
-    page = page_of("divergence", tmp_path)
-    assert "## Total variation, mean over the last ten epochs" in page
-    assert f"| {cell.row} | 0.6000 ± 0.0000 (2) |" in page
-
-
-def test_what_the_data_lack_is_said(tmp_path):
-    pretend(cells("news")[0], tmp_path, 30.0, data={"note": "vectors of spaCy"})
-    assert "Data: vectors of spaCy." in page_of("news", tmp_path)
-
-
-@pytest.mark.parametrize("name", preset_names())
-@pytest.mark.parametrize("then", [False, True])
-def test_the_command_is_read_off_the_cells(name, then, tmp_path):
-    pretend_all(name, tmp_path, then)
-    records = in_order(name, None, tmp_path)
-    first = {cell.name: cell.seeds for cell in cells(name)}
-    more = then and first != {cell.name: cell.seeds for cell in cells(name, then=True)}
-    assert preset_page.command(name, None, records) == f"coteach reproduce {name}" + (" --all" if more else "")
-
-
-def test_outdated_cells_and_those_of_other_epochs_are_not_on_the_page(tmp_path):
-    cell = cell_named("mnist", "standard-authors-symmetric-0.5")
-    pretend(replace(cell, experiment=replace(cell.experiment, epochs=5)), tmp_path, 1.0)
-    pretend(replace(cell, experiment=replace(cell.experiment, lr=0.1)), tmp_path, 1.0)
-    assert in_order("mnist", None, tmp_path) == []
-    assert len(in_order("mnist", 5, tmp_path)) == 1
-
-
-@pytest.mark.parametrize("name", ["mnist", "ablation", "openset"])
-def test_the_terminals_tables_fit_into_100_columns_and_show_every_cell(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(console, "_width", 100)
-    pretend_all(name, tmp_path)
-    records = in_order(name, None, tmp_path)
-    with console.capture() as shown:
-        for table in comparison_tables(compare.beside(records)):
-            console.print(table)
-    text = shown.get()
-    assert max(map(len, text.splitlines())) <= 100
-    assert "…" not in text
-    for record in records:
-        assert f"{record['summary']['mean']:.2f}" in text
-
-
-# ---- figures --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def axes_of(monkeypatch, tmp_path):
-    """Draws a preset, and gives the axes that are in use."""
-    close = plt.close
-    monkeypatch.setattr(plt, "close", lambda figure: None)
-
-    def draw(records):
-        close("all")
-        preset_figures.preset_figures(records, tmp_path, "figure")
-        return [ax for number in plt.get_fignums() for ax in plt.figure(number).axes if ax.axison]
-
-    yield draw
-    close("all")
-
-
-def texts(path) -> set[str]:
-    return {element.text or "" for element in ElementTree.parse(path).iter() if element.tag.endswith("}text")}
-
-
-@pytest.mark.parametrize("name", ["mnist", "openset", "ablation"])
-def test_a_figure_is_small_and_the_same_bytes_each_time(name, tmp_path):
-    pretend_all(name, tmp_path)
-    records = in_order(name, None, tmp_path)
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        preset_figures.preset_figures(records, tmp_path / folder, name)
-    figures = sorted(path.name for path in (tmp_path / "one").iterdir())
-    if name == "ablation":
-        several = {"epochs": ("cifar10", "cifar100", "mnist"), "keep": ("cifar10", "mnist")}
-        several |= {"losses": ("cifar10", "cifar100", "mnist", "news"), "switches": several["keep"]}
-        assert figures == [f"ablation-{block}-{data}.svg" for block, some in several.items() for data in some]
-    else:
-        assert figures == [f"{name}.svg"]
-    for figure in figures:
-        content = (tmp_path / "one" / figure).read_bytes()
-        assert content == (tmp_path / "two" / figure).read_bytes()
-        assert len(content) < 300_000
-        assert len(texts(tmp_path / "one" / figure)) > 5
-    assert plt.get_fignums() == []
-
-
-def test_full_curves_of_200_epochs_stay_small(tmp_path):
-    rng = np.random.default_rng(0)
-    for cell in cells("news", then=True):
-        noisy = {name: (0.5 + rng.normal(size=200) / 50).round(5).tolist() for name in measured.CURVES}
-        pretend(cell, tmp_path, 50.0, 51.0, curves=noisy)
-    (path,) = preset_figures.preset_figures(in_order("news", None, tmp_path), tmp_path, "news")
-    assert path.stat().st_size < 400_000
-
-
-def test_curves_are_those_of_the_cells(axes_of, tmp_path):
-    cell = cell_named("mnist", "coteaching-authors-pair-0.45")
-    pretend(cell, tmp_path, 50.0, 51.0)
-    accuracy, precision = axes_of(in_order("mnist", None, tmp_path))
-    for ax, name in ((accuracy, "test accuracy (%)"), (precision, "label precision (%)")):
-        np.testing.assert_allclose(ax.lines[0].get_ydata(), [50, np.nan, 70])
-        assert ax.get_ylabel() == name
-    assert accuracy.get_title() == "pair 45 %"
-
-
-@pytest.mark.parametrize(
-    "name, titles, n_lines",
-    [
-        ("mnist", ["pair 45 %", "symmetric 50 %", "symmetric 20 %"], None),
-        ("divergence", [f"{n}, {c}" for n in ("mlp", "mlp3") for c in ("pair 45 %", "symmetric 50 %")], 4),
-        ("openset", ["openset 40 %"], None),
-        ("news", ["news_flat, authors, pair 45 %", "news, paper, pair 45 %"], 6),
-        ("jocor", ["mnist, mlp, pair 45 %", "cifar10, cnn7, symmetric 20 %"], None),
-    ],
-)
-def test_panels(name, titles, n_lines, axes_of, tmp_path):
-    pretend_all(name, tmp_path)
-    records = in_order(name, None, tmp_path)
-    axes = axes_of(records)
-    by_title = {ax.get_title(): ax for ax in axes if ax.get_title()}
-    assert set(titles) <= by_title.keys()
-    assert sum(len(ax.lines) for ax in by_title.values()) == len(records)
-    if n_lines is not None:
-        assert {len(ax.lines) for ax in by_title.values()} == {n_lines}
-    per_panel = 1 if name == "divergence" else 2
-    assert len(axes) == per_panel * len(by_title)
-
-
-def test_a_line_has_the_same_look_in_every_panel(axes_of, tmp_path):
-    pretend_all("cifar10", tmp_path)
-    looks = {}
-    for ax in axes_of(in_order("cifar10", None, tmp_path)):
-        for line in ax.lines:
-            looks.setdefault(line.get_label(), set()).add((line.get_color(), line.get_linestyle()))
-    assert all(len(look) == 1 for look in looks.values())
-    assert len(set.union(*looks.values())) == len(looks)
-
-
-def test_when_a_loss_begins_is_shown_by_four_lines(axes_of, tmp_path):
-    pretend_all("ablation", tmp_path)
-    records = [r for r in in_order("ablation", None, tmp_path) if r["summary"]["dataset"] == "cifar10"]
-    lines = [line for ax in axes_of(records) if ax.get_xlabel() == "epoch" for line in ax.lines]
-    names = ("Co-teaching, then softmax twice", "Co-teaching, softmax twice", "Co-teaching", "Co-teaching+")
-    assert sorted(line.get_label() for line in lines) == sorted(3 * names)
-    drawn = preset_figures.in_time(records)["cifar10"]
-    assert len(drawn) == len(lines)
-    assert {preset_figures.begins(record["summary"]) for record in drawn} == set(names)
-    told = [record["summary"][key] for record in drawn for key in ("tau", "keep_type")]
-    assert not any(told)
-
-
-def test_dots_show_mean_spread_and_every_seed_of_every_cell(tmp_path, axes_of):
-    pretend_all("ablation", tmp_path)
-    records = in_order("ablation", None, tmp_path)
-    drawn = [dot.record["file"] for dots in preset_figures.blocks(records).values() for dot in dots]
-    assert set(drawn) == {record["file"] for record in records}
-    seen = set()
-    for ax in axes_of(records):
-        for line in ax.lines:
-            seen.add(tuple(np.atleast_1d(line.get_xdata()).tolist()))
-    for record in records:
-        s = record["summary"]
-        assert tuple(s["mean_per_seed"]) in seen
-        assert (s["mean"],) in seen
-
-
-def test_no_two_cells_share_a_line_of_dots(tmp_path):
-    pretend_all("ablation", tmp_path)
-    for name, dots in preset_figures.blocks(in_order("ablation", None, tmp_path)).items():
-        places = [(d.heading, d.label, d.record["column"]) for d in dots]
-        assert len(set(places)) == len(places), name
-
-
-def test_losses_are_the_ones_that_are_trained_with():
-    def loss(method, fidelity, name=None, warmup=19, **more):
-        summary = {"method": method, "loss": name, "fidelity": fidelity, **more}
-        return preset_figures.loss_of({"summary": summary, "config": {"warmup": warmup} if warmup else {}})
-
-    assert loss("coteaching_plus", "authors", warmup=0) == "softmax_twice"
-    assert loss("coteaching_plus", "authors") == "softmax_twice after cross_entropy"
-    assert loss("coteaching_plus", "authors", warmup_loss="gce") == "softmax_twice after gce"
-    assert loss("coteaching_plus", "paper") == "cross_entropy"
-    assert loss("coteaching", "authors") == "cross_entropy"
-    assert loss("coteaching_plus", "authors", "gce") == "gce"
-    assert loss("coteaching", "authors", "softmax_twice", warmup_loss=None) == "softmax_twice"
-    assert loss("coteaching", "authors", "gce", warmup_loss="cross_entropy") == "gce after cross_entropy"
-
-
-def test_a_loss_after_another_stands_behind_it_alone():
-    headings = ["gce", "softmax_twice after cross_entropy", "cross_entropy", "softmax_twice"]
-    in_place = ["cross_entropy", "softmax_twice", "softmax_twice after cross_entropy", "gce"]
-    assert sorted(headings, key=preset_figures.place_of) == in_place
