@@ -160,3 +160,18 @@ def test_a_loss_after_another_stands_behind_it_alone():
     headings = ["gce", "softmax_twice after cross_entropy", "cross_entropy", "softmax_twice"]
     in_place = ["cross_entropy", "softmax_twice", "softmax_twice after cross_entropy", "gce"]
     assert sorted(headings, key=preset_figures.place_of) == in_place
+
+
+@pytest.mark.parametrize(
+    "name, told, untold",
+    [
+        ("openset", {"Co-teaching", "Co-teaching+", "Co-teaching+, paper+softmax_twice"}, "Co-teaching+, paper"),
+        ("tiny-imagenet", {"Co-teaching", "Co-teaching+, authors"}, "Co-teaching+"),
+    ],
+)
+def test_a_reading_that_all_lines_share_is_not_told_of_each(name, told, untold, tmp_path):
+    pretend_all(name, tmp_path)
+    _, _, panels = preset_figures.by_panel(in_order(name, None, tmp_path))
+    labels = {label for panel in panels.values() for label in panel}
+    assert told <= labels
+    assert untold not in labels
