@@ -16,8 +16,8 @@ from common import kept, measured_on, trained, training_flags
 from sklearn.metrics import average_precision_score
 
 from coteach import data
+from coteach.classifier.options import WARMUP_EPOCHS, plan_of
 from coteach.data import Dataset
-from coteach.estimators.options import WARMUP_EPOCHS, plan_of
 from coteach.runs.experiment import Experiment
 
 NOISES = (("pair", 0.45), ("symmetric", 0.5), ("symmetric", 0.2))

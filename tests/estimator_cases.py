@@ -4,7 +4,7 @@ import numpy as np
 from torch import nn
 
 from coteach import METHODS, RobustClassifier
-from coteach.estimators import ELSEWHERE
+from coteach.classifier import ELSEWHERE
 
 PAIRS = [name for name, method in METHODS.items() if method.networks == 2]
 TRAINABLE = [name for name in METHODS if name not in ELSEWHERE]

@@ -18,8 +18,8 @@ from coteach.audit.judge import HIGH, high_estimate, judge
 from coteach.audit.request import METHODS, Audit
 from coteach.audit.samples import FEWEST, Samples, Skipped, usable
 from coteach.audit.write import as_csv
+from coteach.classifier import ELSEWHERE
 from coteach.cli import main
-from coteach.estimators import ELSEWHERE
 
 FILES = [
     *("cleaned.csv", "encoding.json", "model.md", "model.safetensors", "review.html", "summary.json"),

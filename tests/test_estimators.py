@@ -18,8 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from coteach import METHODS, RobustClassifier, noise
+from coteach.classifier.options import plan_of
 from coteach.data.digits import load
-from coteach.estimators.options import plan_of
 from coteach.networks.mlp import MLP
 from estimator_cases import PAIRS, TRAINABLE, Dropping, quick, three_clouds
 

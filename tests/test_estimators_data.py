@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from coteach import RobustClassifier
-from coteach.estimators import samples
-from coteach.estimators.samples import scale_of
+from coteach.classifier import samples
+from coteach.classifier.samples import scale_of
 from coteach.networks.cnn import SmallCNN
 from estimator_cases import quick, three_clouds
 

@@ -12,9 +12,9 @@ from sklearn.metrics import average_precision_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from coteach import RobustClassifier, noise
-from coteach.estimators.options import seed_of
-from coteach.estimators.training import warn_of_doubt
-from coteach.estimators.watch import held_out
+from coteach.classifier.options import seed_of
+from coteach.classifier.training import warn_of_doubt
+from coteach.classifier.watch import held_out
 from coteach.labels.estimate import NoiseEstimate
 from coteach.labels.ledger import starved
 from estimator_cases import quick, three_clouds

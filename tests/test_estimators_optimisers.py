@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from coteach import networks
-from coteach.estimators.optimisers import TORCHS, plan_fields
+from coteach.classifier.optimisers import TORCHS, plan_fields
 from coteach.plan import Plan
 from coteach.runs.choices import choose_engine
 from coteach.runs.experiment import Experiment

@@ -19,7 +19,7 @@ _WHERE = {
     "Method": "coteach.methods",
     "Phase": "coteach.methods",
     "Plan": "coteach.plan",
-    "RobustClassifier": "coteach.estimators",
+    "RobustClassifier": "coteach.classifier",
     "Rule": "coteach.rules",
     "register_loss": "coteach.methods",
     "register_method": "coteach.methods",

@@ -12,10 +12,10 @@ from sklearn.base import clone
 from torch.nn.functional import cross_entropy
 
 from coteach.audit.samples import Samples
-from coteach.estimators import RobustClassifier
-from coteach.estimators.modules import checked_network
-from coteach.estimators.options import usual_batch
-from coteach.estimators.samples import channels_first
+from coteach.classifier import RobustClassifier
+from coteach.classifier.modules import checked_network
+from coteach.classifier.options import usual_batch
+from coteach.classifier.samples import channels_first
 from coteach.methods import METHODS
 from coteach.runs.setup import chosen_device
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from coteach.audit.request import Audit
 from coteach.audit.samples import Samples, shown
-from coteach.estimators import RobustClassifier
+from coteach.classifier import RobustClassifier
 from coteach.labels.ledger import Suspects
 from coteach.networks import NETWORKS
 from coteach.runs.setup import chosen_device

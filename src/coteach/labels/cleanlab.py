@@ -13,7 +13,7 @@ from coteach.labels.estimate import estimate_noise
 from coteach.labels.ledger import Suspects, suspects
 
 if TYPE_CHECKING:
-    from coteach.estimators import RobustClassifier
+    from coteach.classifier import RobustClassifier
 
 
 def issues_of(classifier: "RobustClassifier", share: float | None = None) -> dict[str, np.ndarray]:

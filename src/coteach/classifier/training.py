@@ -16,14 +16,14 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
+from coteach.classifier.modules import build_network, checked_network
+from coteach.classifier.optimisers import check_takes
+from coteach.classifier.options import plan_of, seed_of
+from coteach.classifier.samples import bar
+from coteach.classifier.watch import Enough, Watch, held_out, networks_of
 from coteach.data.samples import Samples
 from coteach.engine import Engine
 from coteach.engine.stream import Stream, put_away
-from coteach.estimators.modules import build_network, checked_network
-from coteach.estimators.optimisers import check_takes
-from coteach.estimators.options import plan_of, seed_of
-from coteach.estimators.samples import bar
-from coteach.estimators.watch import Enough, Watch, held_out, networks_of
 from coteach.labels.estimate import NoiseEstimate, estimate_noise
 from coteach.labels.folds import first_of, of_folds, part
 from coteach.labels.ledger import Ledger, starved

@@ -18,12 +18,12 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from coteach.checks import check_same_length
+from coteach.classifier.mistakes import explained
+from coteach.classifier.samples import Scaled, channels_first, on_host, one_shape, scaled, taken
+from coteach.classifier.training import Validation
 from coteach.data.samples import Samples
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.stream import Stream, chunks, put_away
-from coteach.estimators.mistakes import explained
-from coteach.estimators.samples import Scaled, channels_first, on_host, one_shape, scaled, taken
-from coteach.estimators.training import Validation
 from coteach.methods import METHODS
 from coteach.runs.setup import chosen_device
 

@@ -13,11 +13,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags  # pyrefly: ignore[missing-module-attribute]
 from sklearn.utils.validation import check_is_fitted
 
-from coteach.estimators import files
-from coteach.estimators.options import check_arguments, check_views
-from coteach.estimators.predicting import Predicting
-from coteach.estimators.samples import one_shape, scale_of
-from coteach.estimators.training import train, warn_of_starved
+from coteach.classifier import files
+from coteach.classifier.options import check_arguments, check_views
+from coteach.classifier.predicting import Predicting
+from coteach.classifier.samples import one_shape, scale_of
+from coteach.classifier.training import train, warn_of_starved
 from coteach.labels.ledger import Suspects, suspects
 from coteach.runs.experiment import is_whole
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from coteach import tensorfile
-from coteach.estimators.modules import build_network, checked_network
-from coteach.estimators.training import global_state_kept
+from coteach.classifier.modules import build_network, checked_network
+from coteach.classifier.training import global_state_kept
 from coteach.labels.estimate import NoiseEstimate
 from coteach.methods import METHODS
 from coteach.networks.weights import take_weights, weights_of
@@ -18,7 +18,7 @@ from coteach.runs.experiment import pythons_own
 from coteach.whole import write_whole
 
 if TYPE_CHECKING:
-    from coteach.estimators.classifier import RobustClassifier
+    from coteach.classifier.classifier import RobustClassifier
 
 PLAIN = ("n_features_in_", "sample_shape_", "noise_rate_", "method_", "history_", "best_epoch_")  # as JSON
 ARRAYS = ("mean_", "scale_", "label_quality_", "kept_share_")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from coteach.estimators.optimisers import check_options, plan_fields
+from coteach.classifier.optimisers import check_options, plan_fields
 from coteach.fidelity import parse
 from coteach.methods import METHODS
 from coteach.names import ELSEWHERE, LOSSES, check_name
