@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import oracle
 from coteach import draws
+from coteach.engine.stack import Stack
 from coteach.methods import METHODS
-from coteach.networks.stack import Stack
 from coteach.plan import Plan
 from coteach.train import Problem
 from plain_methods import Stage, beta1, corrected, estimated_matrix, evaluation, keep_rate, learning_rate, stages

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from coteach.networks import pooling
+from coteach.engine import pooling
 
 # groups, samples, channels in, height, width, channels out, side of the kernel
 SHAPES = [
@@ -62,7 +62,7 @@ def assert_the_operator_is_torch(device: str, shapes: Sequence[tuple[int, ...]] 
 
 def assert_many_tiles_are_torch(device: str) -> None:
     """Programs that sum over two tiles each, the last over one, as in a training that fills a GPU."""
-    from coteach.networks import pooling_kernels
+    from coteach.engine import pooling_kernels
 
     with patch.object(pooling_kernels, "PROGRAMS", 5):
         assert_the_operator_is_torch(device, [(2, 25, 2, 10, 8, 4, 3)])  # five tiles for each of two groups

@@ -11,10 +11,10 @@ from coteach.augment import AUGMENTS, Augment
 from coteach.engine.batches import Batches, evaluation_input
 from coteach.engine.now import Now
 from coteach.engine.precision import PaddedConv2d, Precision, pad_convolutions
+from coteach.engine.stack import Stack, batches_well
 from coteach.losses import LOSSES
 from coteach.methods import METHODS
 from coteach.networks.news import NewsNet
-from coteach.networks.stack import Stack, batches_well
 from tiny import PLAN, normed, problem, run_fit
 
 

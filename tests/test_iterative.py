@@ -13,6 +13,7 @@ from torch import nn
 from coteach.data.samples import Rows
 from coteach.engine import Engine
 from coteach.engine.batches import same_view
+from coteach.engine.stack import Stack
 from coteach.engine.stream import Stream
 from coteach.iterative import (
     Belief,
@@ -26,7 +27,6 @@ from coteach.iterative import (
 from coteach.methods import METHODS
 from coteach.metrics import count
 from coteach.networks import build
-from coteach.networks.stack import Stack
 from coteach.plan import Plan
 from coteach.train import Problem, start, train_epoch
 from tiny import PLAN, assert_same_rows, assert_same_weights, mlp, normed, one_run, problem, run_fit

@@ -16,10 +16,10 @@ import oracle
 from coteach import rules
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.diary import Choice, Diary
+from coteach.engine.stack import Stack
 from coteach.events import EVENTS
 from coteach.labels.histograms import BINS, EDGES
 from coteach.metrics import count, evaluate, last_ten, loss_histograms
-from coteach.networks.stack import Stack
 from coteach.rules import Batch
 
 FEATURES, CLASSES = 4, 3

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from coteach.engine import optimisers
 from coteach.engine.now import Now
 from coteach.engine.optimisers import MaskedOptimiser, TorchAdam, TorchOptimiser, TorchSGD, new_optimiser
-from coteach.networks.stack import Stack
+from coteach.engine.stack import Stack
 from coteach.plan import Plan
 
 N, R, P, STEPS = 2, 3, 5, 12

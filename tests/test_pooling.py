@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import pooling_cases
-from coteach.networks import pooling
+from coteach.engine import pooling
+from coteach.engine.pooling import PooledSequential, can_pool, pool_convolutions
+from coteach.engine.stack import Stack
 from coteach.networks.cnn import SmallCNN
-from coteach.networks.pooling import PooledSequential, can_pool, pool_convolutions
-from coteach.networks.stack import Stack
 
 pooling.convolved.register_kernel("cpu")(pooling_cases.forward)
 pooling.convolved_backward.register_kernel("cpu")(pooling_cases.backward)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from coteach.engine.precision import PaddedConv2d, pad_convolutions, unpad_convolutions
-from coteach.networks.stack import Stack, batches_well
+from coteach.engine.stack import Stack, batches_well
 from tiny import convolutional
 
 SEEDS, N, B, F, C = [3, 5, 8], 2, 6, 8, 3

@@ -40,11 +40,11 @@ from coteach.engine import PLAINLY, Engine
 from coteach.engine.batches import evaluation_input, same_view
 from coteach.engine.diary import Choice
 from coteach.engine.optimisers import new_optimiser
+from coteach.engine.stack import Stack
 from coteach.engine.steps import Captured
 from coteach.engine.stream import chunks, put_away
 from coteach.methods import Phase, chosen_loss
 from coteach.metrics import samples_at_once
-from coteach.networks.stack import Stack
 from coteach.plan import Plan
 from coteach.train import Epoch, Problem, Training, soundness, start, train_epoch
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from coteach.augment import Augment
 from coteach.engine.batches import View, evaluation_input
 from coteach.engine.diary import Diary
+from coteach.engine.stack import Stack
 from coteach.engine.stream import Stream, chunks
 from coteach.events import EVENTS
 from coteach.labels.histograms import BINS, EDGES
-from coteach.networks.stack import Stack
 from coteach.rules import Rule, all_of, rounded
 
 

@@ -20,6 +20,7 @@ from coteach.engine.diary import Choice, Diary
 from coteach.engine.now import Now
 from coteach.engine.optimisers import Optimiser, new_optimiser
 from coteach.engine.signals import between_steps
+from coteach.engine.stack import Stack
 from coteach.engine.state import State, restore
 from coteach.engine.steps import Captured, Fused, as_it_is
 from coteach.engine.stream import Stream, batches_of, chunks, put_away
@@ -29,7 +30,6 @@ from coteach.labels.ledger import Ledger
 from coteach.losses import forward_corrected
 from coteach.methods import Method, Phase
 from coteach.metrics import count, evaluate, samples_at_once
-from coteach.networks.stack import Stack
 from coteach.plan import Plan
 from coteach.rules import Batch
 

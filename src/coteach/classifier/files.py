@@ -13,7 +13,7 @@ from coteach.classifier.modules import build_network, checked_network
 from coteach.classifier.training import global_state_kept
 from coteach.labels.estimate import NoiseEstimate
 from coteach.methods import METHODS
-from coteach.networks.weights import take_weights, weights_of
+from coteach.networks import take_weights, weights_of
 from coteach.runs.experiment import pythons_own
 from coteach.whole import write_whole
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from coteach.engine.now import Now
+from coteach.engine.stack import Stack
 from coteach.engine.state import Tensors, fill
 from coteach.engine.steps import Fused, as_it_is
-from coteach.networks.stack import Stack
 from coteach.plan import Plan
 
 BETA2, EPSILON = 0.999, 1e-8  # torch's defaults, which the paper keeps

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from coteach.networks.stack import Stack
+from coteach.engine.stack import Stack
 
 # Only for a process that hangs: one that ends is noticed at once. The first may have to download a data set.
 PATIENCE = timedelta(minutes=10)

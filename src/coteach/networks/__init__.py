@@ -1,13 +1,14 @@
 """The networks of the paper by name. Importing this is cheap: torch is loaded when a network is built."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coteach.names import check_name
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 NETWORKS: dict[str, str] = {
     "mlp": "one hidden layer of 256, ReLU: the paper's MNIST network, for samples of any shape",
@@ -160,6 +161,25 @@ def default_for(shape: Sequence[int], dtype_is_tokens: bool = False) -> str:
     if len(shape) == 3 and min(shape[1:]) >= 64:
         return "preact_resnet18"
     return "mlp"
+
+
+def weights_of(networks: Sequence["nn.Module"]) -> dict[str, "Tensor"]:
+    """Every tensor under the number of its network, in memory of its own, for files of safetensors."""
+    return {
+        f"{n}.{name}": value.detach().cpu().contiguous().clone()
+        for n, network in enumerate(networks)
+        for name, value in network.state_dict().items()
+    }
+
+
+def take_weights(networks: Sequence["nn.Module"], tensors: Mapping[str, "Tensor"], path: str | Path) -> None:
+    """Put what `weights_of` returned into networks of the same kind."""
+    for n, network in enumerate(networks):
+        mine = {k.removeprefix(f"{n}."): v for k, v in tensors.items() if k.startswith(f"{n}.")}
+        try:
+            network.load_state_dict(mine)
+        except RuntimeError as error:
+            raise ValueError(f"the weights in {path} do not fit the module: give its own.") from error
 
 
 def _check_image(name: str, shape: Sequence[int], smallest: int, largest: float, mend: str) -> None:

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from coteach.engine import Engine
+from coteach.engine.pooling import pooled_convolution, pools_every_convolution
 from coteach.engine.precision import Precision
+from coteach.engine.stack import batches_well
 from coteach.methods import METHODS
-from coteach.networks.pooling import pooled_convolution, pools_every_convolution
-from coteach.networks.stack import batches_well
 from coteach.plan import Plan
 from coteach.runs.experiment import Experiment
 

@@ -20,7 +20,7 @@ from coteach.engine.stream import Stream
 from coteach.engine.team import processes as n_processes
 from coteach.events import EVENTS
 from coteach.metrics import last_ten, loss_histograms
-from coteach.networks.weights import weights_of
+from coteach.networks import weights_of
 from coteach.noise import Noise
 from coteach.plan import Plan
 from coteach.runs import folder as files

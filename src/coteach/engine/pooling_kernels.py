@@ -1,7 +1,7 @@
 """The Triton kernels of `pooling`: the same letters for the same axes, all tensors contiguous, products in TF32.
 
-Row m is one pooled output of one sample, in all channels; k is one number of a patch. A program has a tile of ROWS
-rows by OUT channels, or of NUMBERS numbers of a patch by OUT channels.
+Row m is one pooled output of one sample, in all channels; k is one number of a patch. A program has a tile of
+TILE_ROWS rows by OUT channels, or of TILE_NUMBERS numbers of a patch by OUT channels.
 """
 
 import torch
@@ -9,33 +9,35 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from coteach.networks import pooling
-from coteach.networks.pooling import patch_side
+from coteach.engine import pooling
+from coteach.engine.pooling import patch_side
 
-PLACES = tl.constexpr(pooling.PLACES)
+N_PLACES = tl.constexpr(pooling.PLACES)
 OUT = tl.constexpr(16)  # tensor cores take no fewer columns
-ROWS = 64
-NUMBERS = 64
+TILE_ROWS = 64
+TILE_NUMBERS = 64
 PROGRAMS = 4096  # to aim at: enough for a large GPU; fewer would have to sum over more tiles each
 
 
-def forward(x: Tensor, w: Tensor, b: Tensor, y: Tensor, place: Tensor) -> None:
+def pool_forward(x: Tensor, w: Tensor, b: Tensor, y: Tensor, place: Tensor) -> None:
     shape = _shape(x, w)
     n_rows = y[0, :, 0].numel()
-    grid = triton.cdiv(n_rows, ROWS), len(x), triton.cdiv(w.shape[-1], OUT.value)
-    _forward[grid](x, w, b, y, place, n_rows, **shape, ROWS=ROWS, STEP=16 if shape["K"] < 128 else 32)
+    grid = triton.cdiv(n_rows, TILE_ROWS), len(x), triton.cdiv(w.shape[-1], OUT.value)
+    _forward[grid](x, w, b, y, place, n_rows, **shape, ROWS=TILE_ROWS, STEP=16 if shape["K"] < 128 else 32)
 
 
 def gradient_of_weights(dy: Tensor, place: Tensor, x: Tensor, w: Tensor) -> Tensor:
     n_groups, n_places, n_patch, n_out = w.shape
     n_rows = dy[0, :, 0].numel()
-    n_tiles = triton.cdiv(n_rows, ROWS)
-    n_blocks = triton.cdiv(n_patch, NUMBERS) * triton.cdiv(n_out, OUT.value)
+    n_tiles = triton.cdiv(n_rows, TILE_ROWS)
+    n_blocks = triton.cdiv(n_patch, TILE_NUMBERS) * triton.cdiv(n_out, OUT.value)
     tiles = max(1, n_tiles * n_blocks * n_groups // PROGRAMS)
     parts = triton.cdiv(n_tiles, tiles)
     dw = x.new_empty(n_groups, parts, n_places, n_patch, n_out)
     grid = n_blocks, parts, n_groups
-    _gradient_of_weights[grid](x, dy, place, dw, n_rows, **_shape(x, w), TILES=tiles, ROWS=ROWS, NUMBERS=NUMBERS)
+    _gradient_of_weights[grid](
+        x, dy, place, dw, n_rows, **_shape(x, w), TILES=tiles, ROWS=TILE_ROWS, NUMBERS=TILE_NUMBERS
+    )
     return dw.sum(1)  # in the same order every time, as atomic additions would not
 
 
@@ -44,8 +46,8 @@ def gradient_of_input(dy: Tensor, place: Tensor, x: Tensor, w: Tensor) -> Tensor
     n_groups, n_samples, n_channels, height, width = x.shape
     n_rows = n_samples * (height // 2) * (width // 2)
     columns = max(16, triton.next_power_of_2(4 * n_channels))
-    grid = triton.cdiv(n_rows, ROWS), n_groups
-    _gradient_of_input[grid](dy, place, w, dx, n_rows, **_shape(x, w), ROWS=ROWS, COLUMNS=columns)
+    grid = triton.cdiv(n_rows, TILE_ROWS), n_groups
+    _gradient_of_input[grid](dy, place, w, dx, n_rows, **_shape(x, w), ROWS=TILE_ROWS, COLUMNS=columns)
     return dx
 
 
@@ -65,7 +67,7 @@ def _forward(
     m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     o = tl.program_id(2) * OUT + tl.arange(0, OUT)
     corner = x + _corner(g, m, n_rows, C, H, W, SIDE)
-    weights = w + g * PLACES * K * O + o[None, :]
+    weights = w + g * N_PLACES * K * O + o[None, :]
     z0 = tl.zeros((ROWS, OUT), tl.float32)
     z1 = tl.zeros((ROWS, OUT), tl.float32)
     z2 = tl.zeros((ROWS, OUT), tl.float32)
@@ -91,7 +93,7 @@ def _forward(
     at = _output(g, m, o, n_rows, H, W, O, SIDE)
     real = (m < n_rows)[:, None] & (o < O)[None, :]
     tl.store(y + at, tl.where(shut, 0.0, best), mask=real)
-    tl.store(place + at, tl.where(shut, PLACES, which).to(tl.uint8), mask=real)
+    tl.store(place + at, tl.where(shut, N_PLACES, which).to(tl.uint8), mask=real)
 
 
 @triton.jit
@@ -117,13 +119,13 @@ def _gradient_of_weights(
         at = _output(g, m, o, n_rows, H, W, O, SIDE)
         real = (m < n_rows)[:, None] & (o < O)[None, :]
         d = tl.load(dy + at, mask=real, other=0.0)
-        which = tl.load(place + at, mask=real, other=PLACES)
+        which = tl.load(place + at, mask=real, other=N_PLACES)
         d0 = tl.dot(patch, tl.where(which == 0, d, 0.0), d0, input_precision="tf32")
         d1 = tl.dot(patch, tl.where(which == 1, d, 0.0), d1, input_precision="tf32")
         d2 = tl.dot(patch, tl.where(which == 2, d, 0.0), d2, input_precision="tf32")
         d3 = tl.dot(patch, tl.where(which == 3, d, 0.0), d3, input_precision="tf32")
     part = g * tl.num_programs(1) + tl.program_id(1)
-    at = dw + part * PLACES * K * O + k[:, None] * O + o[None, :]
+    at = dw + part * N_PLACES * K * O + k[:, None] * O + o[None, :]
     real = (k < K)[:, None] & (o < O)[None, :]
     tl.store(at, d0, mask=real)
     tl.store(at + K * O, d1, mask=real)
@@ -158,9 +160,9 @@ def _gradient_of_input(
                 at = (outputs + p * Q + q)[:, None] + o[None, :] * (P * Q)
                 real = there[:, None] & (o < O)[None, :]
                 d = tl.load(dy + at, mask=real, other=0.0)
-                which = tl.load(place + at, mask=real, other=PLACES)
-                for f in tl.static_range(PLACES):
-                    at = w + ((g * PLACES + f) * K + k[None, :]) * O + o[:, None]
+                which = tl.load(place + at, mask=real, other=N_PLACES)
+                for f in tl.static_range(N_PLACES):
+                    at = w + ((g * N_PLACES + f) * K + k[None, :]) * O + o[:, None]
                     weights = tl.load(at, mask=(channel < C)[None, :] & (o < O)[:, None], other=0.0)
                     d_square = tl.dot(tl.where(which == f, d, 0.0), weights, d_square, input_precision="tf32")
     line = (sample[:, None] * C + channel[None, :]) * H + 2 * row[:, None] + below[None, :]

@@ -93,10 +93,9 @@ def patch_side(x_GBCHW: Tensor, w_GFKO: Tensor) -> int:
 @torch.library.custom_op("coteach::convolved", mutates_args=(), device_types="cuda")
 def convolved(x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor) -> tuple[Tensor, Tensor]:
     """y_GBOPQ, and the place that each of its numbers comes from: PLACES where the ReLU is shut."""
-    from coteach.networks.pooling_kernels import forward
 
     y_GBOPQ, place_GBOPQ = _empty_output(x_GBCHW, w_GFKO, b_GO)
-    forward(x_GBCHW.contiguous(), w_GFKO.contiguous(), b_GO.contiguous(), y_GBOPQ, place_GBOPQ)
+    pool_forward(x_GBCHW.contiguous(), w_GFKO.contiguous(), b_GO.contiguous(), y_GBOPQ, place_GBOPQ)
     return y_GBOPQ, place_GBOPQ
 
 
@@ -114,7 +113,7 @@ def convolved_backward(
     dy_GBOPQ: Tensor, x_GBCHW: Tensor, w_GFKO: Tensor, place_GBOPQ: Tensor, with_input: bool
 ) -> tuple[Tensor, Tensor]:
     """dw_GFKO, and dx_GBCHW if it is asked for (else an empty tensor)."""
-    from coteach.networks.pooling_kernels import gradient_of_input, gradient_of_weights
+    from coteach.engine.pooling_kernels import gradient_of_input, gradient_of_weights
 
     dy, x, w = dy_GBOPQ.contiguous(), x_GBCHW.contiguous(), w_GFKO.contiguous()
     dx = gradient_of_input(dy, place_GBOPQ, x, w) if with_input else x.new_empty(0)
