@@ -93,6 +93,7 @@ def patch_side(x_GBCHW: Tensor, w_GFKO: Tensor) -> int:
 @torch.library.custom_op("coteach::convolved", mutates_args=(), device_types="cuda")
 def convolved(x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor) -> tuple[Tensor, Tensor]:
     """y_GBOPQ, and the place that each of its numbers comes from: PLACES where the ReLU is shut."""
+    from coteach.engine.pooling_kernels import pool_forward
 
     y_GBOPQ, place_GBOPQ = _empty_output(x_GBCHW, w_GFKO, b_GO)
     pool_forward(x_GBCHW.contiguous(), w_GFKO.contiguous(), b_GO.contiguous(), y_GBOPQ, place_GBOPQ)
