@@ -17,7 +17,7 @@ import parallel_work
 from coteach.cli import completed, main
 from coteach.paper import grid, measured, reproduce, running, stack
 from coteach.runs import checkpoint, remote
-from coteach.runs.lock import held
+from coteach.runs.folder import locked
 from grid_cases import cell, contents, epochs_logged, two_stacks
 from run_cases import silent
 
@@ -121,7 +121,7 @@ def test_a_stack_of_another_process_is_waited_for_and_not_run_if_it_was_done(tmp
     out = tmp_path / "out"
     folder = running.folder_of([(wanted[0], (1,))], out)
     folder.mkdir(parents=True)
-    lock = held(folder)
+    lock = locked(folder)
     lock.__enter__()
     said = []
 

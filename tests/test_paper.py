@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from coteach import names, whole
+from coteach import files, names
 from coteach.fidelity import SWITCHES
 from coteach.paper import compare, measured, presets, reproduce, stack
 from coteach.paper.presets import Cell, cells, preset_names
-from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment, differing_fields
+from coteach.runs.folder import write_summary
 from coteach.runs.run import MAY_DIFFER, run, run_together
 from run_cases import silent
 
@@ -294,7 +294,7 @@ def test_what_another_preset_has_measured_is_taken_over(tmp_path, monkeypatch):
 def test_a_seed_that_is_there_is_kept_and_the_seconds_of_a_stack_are_shared_out(tmp_path, dataset):
     result = run(replace(tiny().experiment, seeds=(1, 2), out=tmp_path / "run"), dataset, say=silent)
     result.summary["seconds"] = 12.0
-    files.write_summary(result.folder, result.summary)
+    write_summary(result.folder, result.summary)
     new = measured.measurement(result.folder, dataset, 4, None)
     assert [r["seconds"] for r in new["runs"]] == [3, 3]
     before = measured.merged(tiny(), new | {"runs": [new["runs"][0] | {"mean": 7.0}]}, None)
@@ -331,7 +331,7 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         os.replace(source, target)  # the run's own summary
 
-    monkeypatch.setattr(whole, "os", SimpleNamespace(replace=killed, getpid=os.getpid, fsync=os.fsync))
+    monkeypatch.setattr(files, "os", SimpleNamespace(replace=killed, getpid=os.getpid, fsync=os.fsync))
     with pytest.raises(KeyboardInterrupt):
         measure([tiny(seeds=(1, 2))], tmp_path)
     assert path.read_bytes() == before

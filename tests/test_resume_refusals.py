@@ -118,8 +118,8 @@ def test_other_data_are_refused(tmp_path, dataset):
 
 
 def test_two_processes_on_one_folder(unfinished):
-    holder = "import sys; from pathlib import Path; from coteach.runs.lock import held\n"
-    holder += "with held(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    holder = "import sys; from pathlib import Path; from coteach.runs.folder import locked\n"
+    holder += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     other = subprocess.Popen(
         [sys.executable, "-c", holder, str(unfinished)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONPATH": str(HERE.parent / "src")},

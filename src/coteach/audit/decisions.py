@@ -9,7 +9,7 @@ from typing import Any
 
 from coteach.audit.samples import shown
 from coteach.audit.tables import as_csv, read_csv
-from coteach.whole import write_whole
+from coteach.files import write_atomically
 
 COLUMNS = ("id", "given", "decision", "label", "audit")  # of decisions.csv, in any order
 WORDS = ("keep", "relabel", "drop")
@@ -46,7 +46,7 @@ def apply_decisions(path: Path, folder: Path) -> dict[str, int]:
     label_of = {name: label for name, _, word, label, _ in decisions if word != "drop"}
     more = [(name, label_of[name]) for name in given if name in label_of]
     try:
-        write_whole(folder / CORRECTED, as_csv([("id", "label"), *cleaned, *more]))
+        write_atomically(folder / CORRECTED, as_csv([("id", "label"), *cleaned, *more]))
     except OSError as error:
         raise ValueError(f"cannot write to {folder} ({error.strerror}): make room, and run it again.") from error
     counts = Counter(word for _, _, word, _, _ in decisions)

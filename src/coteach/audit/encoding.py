@@ -26,7 +26,7 @@ from coteach.audit.columns import (
 from coteach.audit.images import read_new_images
 from coteach.audit.tables import Cells, Table, read_table
 from coteach.audit.texts import Texts
-from coteach.whole import write_whole
+from coteach.files import write_atomically
 from coteach.words import in_a_line
 
 NAME, WORDS = "encoding.json", "encoding.safetensors"
@@ -76,13 +76,13 @@ def as_texts(cells: Cells) -> list[str]:
 def write_encoding(folder: Path, encoding: Any) -> None:
     """As JSON; the words of a text column and their directions as safetensors beside it."""
     if not isinstance(encoding, TableEncoder):
-        write_whole(folder / NAME, json.dumps(encoding, indent=2) + "\n")
+        write_atomically(folder / NAME, json.dumps(encoding, indent=2) + "\n")
         return
     facts: dict[str, Any] = {"kind": "table", "columns": [as_json(column) for column in encoding.columns]}
     if (text := encoding.text) is not None:
         facts["text"] = {"name": text.name, "words": text.words}
         save_file({"idf": text.idf_V, "directions": np.ascontiguousarray(text.directions_KV)}, folder / WORDS)
-    write_whole(folder / NAME, json.dumps(facts, indent=2) + "\n")
+    write_atomically(folder / NAME, json.dumps(facts, indent=2) + "\n")
 
 
 def read_encoding(folder: Path) -> Any:

@@ -20,11 +20,11 @@ from coteach.audit.encoding import write_encoding
 from coteach.audit.judge import Findings
 from coteach.audit.request import Audit
 from coteach.audit.tables import as_csv
+from coteach.files import write_atomically
 from coteach.report.review import review_page
 from coteach.runs.folder import write_summary
 from coteach.runs.record import hardware
 from coteach.runs.setup import chosen_device
-from coteach.whole import write_whole
 
 MODEL = "model.safetensors"
 PACKAGES = ("torch", "numpy", "scikit-learn", "safetensors", "pillow", "pyarrow")
@@ -37,12 +37,12 @@ def write_findings(findings: Findings, audit: Audit, folder: Path, seconds: dict
     suspects, cleaned = list(suspect_rows(findings)), list(cleaned_rows(findings))
     mark = fingerprint(suspects[1:], cleaned[1:])
     try:
-        write_whole(folder / "suspects.csv", as_csv(suspects))
-        write_whole(folder / "cleaned.csv", as_csv(cleaned))
+        write_atomically(folder / "suspects.csv", as_csv(suspects))
+        write_atomically(folder / "cleaned.csv", as_csv(cleaned))
         findings.classifier.save(folder / MODEL)
         write_encoding(folder, findings.samples.encoding)
-        write_whole(folder / "model.md", how_to_load(findings, audit, folder))
-        write_whole(folder / "review.html", review_page(findings, audit, folder, mark))
+        write_atomically(folder / "model.md", how_to_load(findings, audit, folder))
+        write_atomically(folder / "review.html", review_page(findings, audit, folder, mark))
         write_summary(folder, summary)
     except (OSError, SafetensorError) as error:
         raise ValueError(f"cannot write all files to {folder} ({error}): make room, and run it again.") from error

@@ -8,14 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coteach import tensorfile
 from coteach.classifier.modules import build_network, checked_network
 from coteach.classifier.training import global_state_kept
+from coteach.files import read_tensors, tensors_as_bytes, write_atomically
 from coteach.labels.estimate import NoiseEstimate
 from coteach.methods import METHODS
 from coteach.networks import take_weights, weights_of
 from coteach.runs.experiment import pythons_own
-from coteach.whole import write_whole
 
 if TYPE_CHECKING:
     from coteach.classifier.classifier import RobustClassifier
@@ -50,11 +49,11 @@ def write(clf: "RobustClassifier", path: str | Path) -> None:
     arrays |= {name: np.searchsorted(clf.classes_, getattr(clf, name)) for name in LABELS}
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     try:
-        content = tensorfile.as_bytes(facts, tensors | weights_of(clf.networks_))
+        content = tensors_as_bytes(facts, tensors | weights_of(clf.networks_))
     except TypeError as error:
         raise ValueError(f"the classifier cannot be written as JSON ({error}): use plain values.") from error
     refuse_place(Path(path))
-    write_whole(Path(path), content)
+    write_atomically(Path(path), content)
 
 
 def refuse_place(path: Path) -> None:
@@ -71,7 +70,7 @@ def read(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "Robu
     if Path(path).is_dir():
         inside = Path(path) / USUAL
         raise ValueError(f"{path} is a folder: give {inside if inside.is_file() else 'the model file in it'}.")
-    facts, tensors = tensorfile.read(Path(path), NOT_OURS)
+    facts, tensors = read_tensors(Path(path), NOT_OURS)
     try:
         if facts["own_module"] != (module is not None):
             said = "needs" if facts["own_module"] else "has no use for"

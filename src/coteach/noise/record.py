@@ -10,8 +10,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from coteach.checks import check_labels
+from coteach.files import write_atomically
 from coteach.noise.matrices import check_matrix
-from coteach.whole import write_whole
 
 KINDS = ("none", "clean", "symmetric", "pair", "asymmetric", "instance", "matrix")
 """The kinds of noise that `corrupt` draws.
@@ -84,7 +84,7 @@ class Noise:
         facts |= {"format": FORMAT, "sha256": self.sha256, "checksum": self._checksum()}
         tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in TENSORS}
         try:
-            write_whole(path, save(tensors, facts))
+            write_atomically(path, save(tensors, facts))
         except OSError as error:
             raise ValueError(f"{path} cannot be written ({error.strerror}): choose another place.") from error
 

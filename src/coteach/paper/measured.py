@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from coteach.files import regular_file, write_atomically
 from coteach.paper.presets import Cell
 from coteach.paper.running import RUNNING, alone_in
 from coteach.runs.folder import plain, read_config, read_rows
-from coteach.whole import regular, write_whole
 
 if TYPE_CHECKING:
     from coteach.data import Dataset
@@ -42,7 +42,7 @@ def read(path: Path, expected_hash: str) -> dict[str, Any] | None:
 
 def load(path: Path) -> Any:
     try:
-        if regular(path).stat().st_size > MOST_BYTES:
+        if regular_file(path).stat().st_size > MOST_BYTES:
             raise OSError(f"it has more than {MOST_BYTES:,} bytes")
         return json.loads(path.read_bytes().decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -59,7 +59,7 @@ def is_cell(record: Any) -> bool:
 
 def write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, lines(content) + "\n")
+    write_atomically(path, lines(content) + "\n")
 
 
 def lines(value: Any, indent: str = "") -> str:

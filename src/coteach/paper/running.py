@@ -13,10 +13,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from coteach.files import write_atomically
 from coteach.paper.presets import Cell
-from coteach.runs.folder import LOCK
-from coteach.runs.lock import held
-from coteach.whole import write_whole
+from coteach.runs.folder import LOCK, locked
 
 Todo = tuple[Cell, tuple[int, ...]]  # a cell, and its seeds that are still to be run
 
@@ -47,7 +46,7 @@ class Job:
     def write_about(self) -> None:
         """What is in the folder, for whoever finds it; and that it can be seen from here."""
         about = {"token": self.token, "cells": identity(self.stack)}
-        write_whole(self.folder / ABOUT, json.dumps(about) + "\n")
+        write_atomically(self.folder / ABOUT, json.dumps(about) + "\n")
 
     def sees_folder(self) -> bool:
         """Whether the folder is there for this process: on the same machine, or on a shared file system."""
@@ -84,7 +83,7 @@ def taken(folder: Path, until: ExitStack) -> bool:
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            until.enter_context(held(folder))
+            until.enter_context(locked(folder))
             return True
         except FileNotFoundError:  # its owner removed it between our two looks
             continue

@@ -12,6 +12,7 @@ from typing import Any
 from coteach import data
 from coteach.data import Dataset
 from coteach.data.glove import MEMBER
+from coteach.files import write_atomically
 from coteach.paper.measured import measurement
 from coteach.paper.presets import Cell
 from coteach.paper.running import Job, alone_in
@@ -21,7 +22,6 @@ from coteach.runs.folder import NotResumable
 from coteach.runs.parallel import Send
 from coteach.runs.run import run_together
 from coteach.train import Epoch
-from coteach.whole import write_whole
 
 COMMIT = "commit"  # a file beside the runs: of the code that began them
 
@@ -69,7 +69,7 @@ def train_in(folder: Path, job: Job, run: Callable[[list[Experiment]], Any], say
             say(f"{str(error).partition(': ')[0]}: beginning anew")
     for experiment in experiments:
         shutil.rmtree(experiment.out or "", ignore_errors=True)
-    write_whole(folder / COMMIT, job.commit or "")
+    write_atomically(folder / COMMIT, job.commit or "")
     run(experiments)
 
 

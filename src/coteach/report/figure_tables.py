@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coteach.audit.tables import as_csv
+from coteach.files import write_atomically
 from coteach.report.run_groups import Group
 from coteach.report.run_results import Result, result_of, two_digits
-from coteach.whole import write_whole
 
 COLUMNS = ("data", "method", "noise", "n", "epochs", "mean", "std", "max", "label_precision")
 HEADER = ("data", "method", "noise", "n", "epochs", "test accuracy (%)", "max (%)", "label precision (%)")
@@ -30,7 +30,7 @@ def write_tables(groups: list[Group], folder: Path) -> list[Path]:
     for path, content in zip(paths, texts.values(), strict=True):
         refuse_what_is_not_ours(path, content.partition("\n")[0])
     for path, content in zip(paths, texts.values(), strict=True):
-        write_whole(path, content)
+        write_atomically(path, content)
     return paths
 
 

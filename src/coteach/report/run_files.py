@@ -9,11 +9,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from coteach.files import regular_file
 from coteach.noise.record import Noise
 from coteach.report.run_ledger import Opinions, read_losses, read_opinions
 from coteach.runs.experiment import Experiment, is_whole
 from coteach.runs.folder import read_config, read_rows
-from coteach.whole import regular
 
 LARGEST = 10**12
 
@@ -188,7 +188,7 @@ def read_table(path: Path, table: Table, torn: bool = False) -> list[dict[str, A
 
 def read_summary(path: Path) -> dict[str, Any]:
     try:
-        summary = json.loads(regular(path).read_text("utf-8"))
+        summary = json.loads(regular_file(path).read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: it must be JSON.") from error
     check(path, "it", summary, SUMMARY)

@@ -11,11 +11,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from coteach.files import regular_file
 from coteach.labels.histograms import BINS
 from coteach.noise.record import Noise
 from coteach.runs.experiment import is_whole
 from coteach.runs.folder import read_rows
-from coteach.whole import regular
 
 MOST = 10**12
 
@@ -54,7 +54,7 @@ def read_opinions(folder: Path, noise: Noise) -> dict[int, Opinions]:
     found = {}
     for path in sorted((folder / "opinions").glob("seed-*.safetensors")):
         try:
-            seed, tensors = int(path.stem.removeprefix("seed-")), load(regular(path).read_bytes())
+            seed, tensors = int(path.stem.removeprefix("seed-")), load(regular_file(path).read_bytes())
             found[seed] = Opinions(tensors["quality"], tensors["suggested"])
             check(found[seed], len(noise.labels), len(noise.matrix))
         except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:

@@ -3,12 +3,12 @@
 import webbrowser
 from pathlib import Path
 
+from coteach.files import write_atomically
 from coteach.paper.presets import preset_names
 from coteach.report.preset_figures import preset_figures
 from coteach.report.request import Report
 from coteach.report.run_files import find_runs, read_run
 from coteach.report.screen import console
-from coteach.whole import write_whole
 
 PAGE = "report.html"
 USUAL_PANELS = ("test_accuracy", "label_precision")
@@ -30,7 +30,7 @@ def write_page(report: Report) -> None:
     refuse_what_is_not_ours(path)
     page = report_page([read_run(folder) for folder in folders])
     try:
-        write_whole(path, page)
+        write_atomically(path, page)
     except OSError as error:
         raise ValueError(f"{path} cannot be written ({error.strerror}): give another file with --out.") from error
     console.print(f"written: {path}", soft_wrap=True, markup=False)

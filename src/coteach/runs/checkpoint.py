@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coteach import tensorfile
 from coteach.engine.state import State, Tensors
+from coteach.files import read_tensors, tensors_as_bytes, write_atomically
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import NotResumable
-from coteach.whole import write_whole
 
 FORMAT = 2
 NAME = "checkpoint.safetensors"
@@ -89,7 +88,7 @@ class Checkpoints:
             "seconds": seconds,
             "at": at,
         }
-        write_whole(self.path, tensorfile.as_bytes(header, tensors or {}))
+        write_atomically(self.path, tensors_as_bytes(header, tensors or {}))
         self.written = time.perf_counter()
         self.cost = self.written - started
 
@@ -104,7 +103,7 @@ def read(folder: Path, *, only_facts: bool = False) -> Checkpoint | None:
         return None
     damaged = "is no checkpoint of coteach, or damaged: begin anew in another folder."
     try:
-        header, tensors = tensorfile.read(path, damaged, only_facts=only_facts)
+        header, tensors = read_tensors(path, damaged, only_facts=only_facts)
     except ValueError as error:
         raise NotResumable(str(error)) from error
     if header.get("format") != FORMAT:

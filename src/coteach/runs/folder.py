@@ -3,12 +3,14 @@
 import json
 import shlex
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coteach.files import is_unfinished, regular_file, write_atomically
 from coteach.runs.experiment import Experiment
-from coteach.whole import is_unfinished, regular, write_whole
 
 LOCK = ".lock"
 PLACES = ("out", "data_dir", "resume", "tensorboard")  # of an experiment: where files lie decides no result
@@ -73,10 +75,31 @@ def _free(folder: Path) -> Path:
     return free
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse a folder that another process writes to; the system frees the lock of a process however it ends."""
+    from filelock import FileLock, Timeout
+
+    path = folder / LOCK
+    lock = FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise ValueError(
+            f"another process is writing to {folder}: wait for it, or give another folder."
+        ) from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # the folder may have gone
+            path.unlink()
+        lock.release()
+
+
 def write_config(folder: Path, config: dict[str, Any]) -> None:
     import tomli_w
 
-    write_whole(folder / "config.toml", tomli_w.dumps(plain(config)))
+    write_atomically(folder / "config.toml", tomli_w.dumps(plain(config)))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -85,7 +108,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise ValueError(f"there is no run in {folder}, for it has no config.toml: give a run's own folder.")
     try:
-        config = tomllib.loads(regular(path).read_text("utf-8"))
+        config = tomllib.loads(regular_file(path).read_text("utf-8"))
         if not all(isinstance(config[name], dict) for name in ("experiment", "engine", "hardware")):
             raise TypeError
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:  # a number may be too long, too
@@ -102,7 +125,7 @@ def drop_rows(path: Path, seed: int) -> None:
     """Take back the rows of one seed."""
     if path.exists():
         kept = [line for line in path.read_text("utf-8").splitlines() if json.loads(line)["seed"] != seed]
-        write_whole(path, "".join(f"{line}\n" for line in kept))
+        write_atomically(path, "".join(f"{line}\n" for line in kept))
 
 
 def read_rows(path: Path, torn: bool = False) -> list[dict]:
@@ -110,14 +133,14 @@ def read_rows(path: Path, torn: bool = False) -> list[dict]:
     if not path.exists():
         return []
     try:
-        text = regular(path).read_text("utf-8")
+        text = regular_file(path).read_text("utf-8")
         return [dict(json.loads(line)) for line in (text[: text.rfind("\n") + 1] if torn else text).splitlines()]
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: it must have a row of JSON on each line.") from error
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
-    write_whole(folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    write_atomically(folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
 
 def plain(value: Any) -> Any:

@@ -9,12 +9,12 @@ from safetensors.torch import load, save
 
 from coteach.engine.state import State, state_of
 from coteach.engine.team import Team
+from coteach.files import remove_unfinished
 from coteach.runs import checkpoint
 from coteach.runs import folder as files
 from coteach.runs.prepare import Prepared
 from coteach.runs.record import Record
 from coteach.train import Epoch, Training
-from coteach.whole import remove_unfinished
 
 
 class Standing:

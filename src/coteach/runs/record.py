@@ -19,6 +19,7 @@ from coteach.engine import Engine
 from coteach.engine.stream import Stream
 from coteach.engine.team import processes as n_processes
 from coteach.events import EVENTS
+from coteach.files import write_atomically
 from coteach.metrics import last_ten, loss_histograms
 from coteach.networks import weights_of
 from coteach.noise import Noise
@@ -26,7 +27,6 @@ from coteach.plan import Plan
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.train import Epoch, Problem, Training
-from coteach.whole import write_whole
 
 
 class Record:
@@ -106,7 +106,7 @@ class Record:
 
 def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     path.parent.mkdir(exist_ok=True)
-    write_whole(path, save(tensors))
+    write_atomically(path, save(tensors))
 
 
 def networks_file(folder: Path, seed: int) -> Path:

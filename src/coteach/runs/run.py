@@ -23,8 +23,8 @@ from coteach.runs import setup
 from coteach.runs.callbacks import Followed, Tracker
 from coteach.runs.checkpoint import told_how_to_go_on
 from coteach.runs.experiment import Experiment, differing_fields
+from coteach.runs.folder import locked
 from coteach.runs.groups import fitting_group, in_groups, out_of_memory
-from coteach.runs.lock import held
 from coteach.runs.prepare import Prepared, prepare
 from coteach.runs.progress import Progress, Standing, refuse_different
 from coteach.runs.record import networks_file, summarise
@@ -189,7 +189,7 @@ def run_stack(
     ]
     with ExitStack() as until_done:
         for folder in folders if team.leads else ():
-            until_done.enter_context(held(folder))
+            until_done.enter_context(locked(folder))
         until_done.enter_context(told_of_the_lost(folders[0]))
         again = f"`{files.resuming(folders[0], experiments[0].data_dir)}`" if alone else "the same command"
         until_done.enter_context(told_how_to_go_on(folders[0], again, say))

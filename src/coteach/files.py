@@ -1,0 +1,69 @@
+"""Files written in one step, only regular ones read, and tensors with facts in one file of safetensors."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FACTS = "coteach"  # the entry in the header of a file of tensors
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """In one step: a reader, or a run that goes on later, sees the whole file or the one before.
+
+    Synced, so that this holds even if the power fails.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether it was being written when its process was killed, or is right now."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def remove_unfinished(folder: Path) -> None:
+    for path in folder.rglob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def regular_file(path: Path) -> Path:
+    if not path.is_file():  # a pipe would be waited for
+        raise OSError(f"{path} is no regular file")
+    return path
+
+
+def tensors_as_bytes(facts: dict[str, Any], tensors: Mapping[str, "Tensor"]) -> bytes:
+    """A file of safetensors, which runs no code when it is read, with the facts as JSON in its header."""
+    from safetensors.torch import save
+
+    return save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, {FACTS: json.dumps(facts)})
+
+
+def read_tensors(
+    path: Path, otherwise: str, *, only_facts: bool = False
+) -> tuple[dict[str, Any], dict[str, "Tensor"]]:
+    """The facts and the tensors; a ValueError that says `otherwise` of what is no such file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(regular_file(path), "pt") as file:
+            facts = json.loads(file.metadata()[FACTS])
+            names = () if only_facts else file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
+        if not isinstance(facts, dict):
+            raise TypeError
+    except (SafetensorError, OSError, KeyError, TypeError, RecursionError, ValueError) as error:
+        raise ValueError(f"{path} {otherwise}") from error
+    return facts, tensors
