@@ -14,7 +14,7 @@ from common import flags, measured_on, write
 
 from coteach import noise
 from coteach.engine.batches import Batches
-from coteach.engine.diary import Choice, Diary
+from coteach.engine.records import Choice, Records
 from coteach.labels.ledger import Ledger, suspects
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def one_epoch(y_M: torch.Tensor, classes: int, batch: int = 4096) -> Ledger:
     x_M = torch.zeros(len(y_M), 1, dtype=torch.uint8)
     batches = Batches(x_M, y_M[None], [1], batch, len(x_M) // batch, torch.float32)
     ledger = Ledger(batches, 2, torch.float32)
-    diary = Diary((batches.per_epoch, 2, 1, batches.size), torch.float32, torch.device("cpu"))
+    records = Records((batches.per_epoch, 2, 1, batches.size), torch.float32, torch.device("cpu"))
     logits = torch.randn(2, 1, batches.size, classes)
     for step in batches.deal(1):
         step_1 = torch.tensor([step])
@@ -65,10 +65,10 @@ def one_epoch(y_M: torch.Tensor, classes: int, batch: int = 4096) -> Ledger:
         loss = torch.zeros(2, 1, batches.size)
         picked = torch.ones(2, 1, batches.size, dtype=torch.bool)
         ledger.note(step_1, logits, y_RB)
-        diary.write(
+        records.write(
             step_1, Choice(loss, logits.argmax(-1), picked, loss, picked), torch.ones(2, 1, dtype=torch.bool)
         )
-    ledger.close(batches, diary)
+    ledger.close(batches, records)
     return ledger
 
 

@@ -39,7 +39,7 @@ class Pair:
 
 
 @dataclass
-class Diary:
+class Records:
     """What happened in an epoch."""
 
     losses: list[float] = field(default_factory=list)
@@ -89,14 +89,14 @@ def train(
             stage = replace(stage, losses=corrected(stage.losses, matrix))
             pair = new_pair(name, problem, run, plan, build, generation=position)
         for epoch in stage.epochs:
-            diary = Diary()
-            train_epoch(pair, stage, problem, run, plan, epoch, diary)
-            rows.append(row(pair, problem, run, plan, stage, epoch, diary))
+            records = Records()
+            train_epoch(pair, stage, problem, run, plan, epoch, records)
+            rows.append(row(pair, problem, run, plan, stage, epoch, records))
     return pair, rows
 
 
 def train_epoch(
-    pair: Pair, stage: Stage, problem: Problem, run: int, plan: Plan, epoch: int, diary: Diary
+    pair: Pair, stage: Stage, problem: Problem, run: int, plan: Plan, epoch: int, records: Records
 ) -> None:
     for optimiser in pair.optimisers:
         for group in optimiser.param_groups:
@@ -104,7 +104,7 @@ def train_epoch(
             if "betas" in group:
                 group["betas"] = (beta1(plan, epoch), 0.999)
     for step, index in enumerate(order(problem, run, plan, epoch)):
-        train_step(pair, stage, problem, run, plan, epoch, step, index, diary)
+        train_step(pair, stage, problem, run, plan, epoch, step, index, records)
 
 
 def order(problem: Problem, run: int, plan: Plan, epoch: int) -> list[Tensor]:
@@ -125,7 +125,7 @@ def train_step(
     epoch: int,
     step: int,
     index: Tensor,
-    diary: Diary,
+    records: Records,
 ) -> None:
     networks = range(len(pair.networks))
     x, y, clean = problem.x_M[index], problem.y_RM[run, index], problem.clean_RM[run, index].tolist()
@@ -157,23 +157,23 @@ def train_step(
         if finite[n] and (picks[n] or stage.rescue):  # with the authors, Adam coasts on a gradient of zero
             pair.optimisers[n].step()
 
-    diary.n_steps += 1
-    diary.happened("no_disagreement", int(nothing_picked))
+    records.n_steps += 1
+    records.happened("no_disagreement", int(nothing_picked))
     starved = stage.nothing_kept(opinions) if stage.nothing_kept else oracle.nothing_kept(stage.rule, opinions)
-    diary.happened("nothing_kept", int(starved))
-    diary.shares_of_disagreement.append(len(oracle.disagreement(opinions)) / len(index))
-    diary.n_clean += sum(clean) * len(networks)
+    records.happened("nothing_kept", int(starved))
+    records.shares_of_disagreement.append(len(oracle.disagreement(opinions)) / len(index))
+    records.n_clean += sum(clean) * len(networks)
     for n in networks:
-        diary.n_learnt += len(picks[n])
-        diary.n_learnt_clean += sum(clean[i] for i in picks[n])
+        records.n_learnt += len(picks[n])
+        records.n_learnt_clean += sum(clean[i] for i in picks[n])
         if picks[n] and finite[n]:
-            diary.losses.append(losses[n][picks[n]].mean().item())
+            records.losses.append(losses[n][picks[n]].mean().item())
 
 
 # ---- what is reported -----------------------------------------------------------------------------------------
 
 
-def row(pair: Pair, problem: Problem, run: int, plan: Plan, stage: Stage, epoch: int, diary: Diary) -> dict:
+def row(pair: Pair, problem: Problem, run: int, plan: Plan, stage: Stage, epoch: int, records: Records) -> dict:
     x, y = problem.x_test, problem.y_test
     if plan.fidelity.whole_test_batches and len(y) > plan.batch_size:
         whole = len(y) // plan.batch_size * plan.batch_size
@@ -183,19 +183,19 @@ def row(pair: Pair, problem: Problem, run: int, plan: Plan, stage: Stage, epoch:
     two = len(p) == 2
     given = not stage.own_labels  # of labels that networks made themselves, clean or not says nothing
     predictions = [q.argmax(1) for q in p]
-    diary.happened("one_class", sum(len(set(prediction.tolist())) == 1 for prediction in predictions))
-    diary.happened("consensus", int(two and not any(diary.shares_of_disagreement)))
+    records.happened("one_class", sum(len(set(prediction.tolist())) == 1 for prediction in predictions))
+    records.happened("consensus", int(two and not any(records.shares_of_disagreement)))
     return {
         "seed": problem.seeds[run],
         "epoch": epoch,
         "test_accuracy": [(prediction == y).double().mean().item() for prediction in predictions],
         "ensemble_accuracy": ((sum(p) / len(p)).argmax(1) == y).double().mean().item(),
         "total_variation": ((p[0] - p[1]).abs().sum(1) / 2).mean().item() if two else None,
-        "train_loss": sum(diary.losses) / len(diary.losses) if diary.losses else None,
-        "label_precision": diary.n_learnt_clean / diary.n_learnt if diary.n_learnt and given else None,
-        "label_recall": diary.n_learnt_clean / diary.n_clean if diary.n_clean and given else None,
-        "disagreement": sum(diary.shares_of_disagreement) / diary.n_steps if two else None,
-        "kept": diary.n_learnt / diary.n_steps / len(p),
+        "train_loss": sum(records.losses) / len(records.losses) if records.losses else None,
+        "label_precision": records.n_learnt_clean / records.n_learnt if records.n_learnt and given else None,
+        "label_recall": records.n_learnt_clean / records.n_clean if records.n_clean and given else None,
+        "disagreement": sum(records.shares_of_disagreement) / records.n_steps if two else None,
+        "kept": records.n_learnt / records.n_steps / len(p),
         "keep_rate": float(keep_rate(plan, epoch, problem.noise_rates[run])),
-        "events": diary.events,
+        "events": records.events,
     }

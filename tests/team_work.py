@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from coteach.augment import CROP_DRAWS, Augment, random_crop_flip, unit_range
 from coteach.data.samples import Rows
 from coteach.engine import Engine
+from coteach.engine.distributed import Team, joined
 from coteach.engine.state import state_of
 from coteach.engine.stream import Stream
-from coteach.engine.team import Team, joined
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.report import terminal
@@ -102,7 +102,7 @@ def trained(case: Case, team: Team) -> dict[str, Tensor]:
     rows: list[list[dict]] = []
 
     def after(epoch: Epoch) -> None:
-        picks.append(epoch.training.diary.learnt_SNRB.clone())
+        picks.append(epoch.training.records.learnt_SNRB.clone())
         rows.append(epoch.rows)
 
     training = fit(case.problem(), METHODS[case.method], case.plan, case.build, team=team, ledger=case.ledger,

@@ -117,11 +117,11 @@ def test_the_host_waits_for_nothing_inside_an_epoch():
     assert step.runs > Captured.RUNS_BEFORE
     torch.cuda.set_sync_debug_mode("error")
     try:
-        training.now.step_1.zero_()
+        training.clock.step_1.zero_()
         for _ in range(training.batches.per_epoch):
             step()
             learn()
-            training.now.step_1.zero_()
+            training.clock.step_1.zero_()
     finally:
         torch.cuda.set_sync_debug_mode("default")
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from coteach import draws
 from coteach.augment import AUGMENTS, Augment
 from coteach.engine.batches import Batches, evaluation_input
-from coteach.engine.now import Now
+from coteach.engine.clock import Clock
 from coteach.engine.precision import PaddedConv2d, Precision, pad_convolutions
 from coteach.engine.stack import Stack, batches_well
 from coteach.losses import LOSSES
@@ -53,23 +53,23 @@ def test_what_is_tested_goes_through_the_augmentations_own_test():
 
 
 def test_what_a_captured_step_looks_at_stays_where_it_is():
-    now = Now(PLAN, [0.2], "cpu")
+    clock = Clock(PLAN, [0.2], "cpu")
     batches, _ = numbered()
 
     def places() -> list[int]:
-        looked_at = (now.keep_R1, now.lr, now.beta1, now.step_1, batches.order_SRB, batches.key_SR1)
+        looked_at = (clock.keep_R1, clock.lr, clock.beta1, clock.step_1, batches.order_SRB, batches.key_SR1)
         return [t.data_ptr() for t in looked_at]
 
     before = places()
     for epoch in (1, 2, 5):
-        now.turn_to(epoch)
+        clock.set_epoch(epoch)
         batches.shuffle(epoch)
     assert places() == before
 
 
 def test_a_diary_holds_no_graph():
     training, _ = run_fit(problem(), METHODS["coteaching"], PLAN)
-    assert not training.diary.loss_SNRB.requires_grad
+    assert not training.records.loss_SNRB.requires_grad
 
 
 @pytest.mark.parametrize("precision", Precision)

@@ -314,9 +314,9 @@ def test_weights_of_0_and_1_count_as_in_other_methods(share):
     belief = Belief(p.y_RM, torch.float64)
     belief.weight_RM.copy_(share * (torch.arange(60) % 3 > 0).expand(3, -1))
     train_epoch(training, 1, mini_batch(training, phase, belief, 1.0))
-    training.diary.sound_SNR[1, 0, 2] = False  # as if the third run had sat out its second batch
-    clean_SRB = training.batches.as_dealt(p.clean_RM)
-    expected = count(training.diary, phase.rule, clean_SRB, training.now.keep_R1, True)
+    training.records.finite_SNR[1, 0, 2] = False  # as if the third run had sat out its second batch
+    clean_SRB = training.batches.in_batch_order(p.clean_RM)
+    expected = count(training.records, phase.rule, clean_SRB, training.clock.keep_R1, True)
     for row, other in zip(weighed_rows(training, phase, belief, 1), expected, strict=True):
         for key in ("train_loss", "label_precision"):
             assert row[key] == pytest.approx(other[key])

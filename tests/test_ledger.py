@@ -77,11 +77,11 @@ def test_the_kept_share_is_of_what_there_was_to_pick_from(name):
         if epoch.number == 3:
             since = training.ledger.counts()
         elif epoch.number > 3:
-            given_SRB = training.batches.as_dealt(p.y_RM)
+            given_SRB = training.batches.in_batch_order(p.y_RM)
             for r, c in itertools.product(range(3), range(3)):
                 of_class_SB = (given_SRB[:, r] == c)[:, None]
-                learnt_C[r, c] += (training.diary.learnt_SNRB[:, :, r] & of_class_SB).sum()
-                among_C[r, c] += (training.diary.among_SNRB[:, :, r] & of_class_SB).sum()
+                learnt_C[r, c] += (training.records.learnt_SNRB[:, :, r] & of_class_SB).sum()
+                among_C[r, c] += (training.records.among_SNRB[:, :, r] & of_class_SB).sum()
 
     training = fit(p, METHODS[name], PLAN, mlp, engine=DOUBLE, ledger=True, on_epoch=after)
     np.testing.assert_allclose(training.ledger.kept_share(p.y_RM, 3, since), learnt_C / among_C)
@@ -95,7 +95,7 @@ def test_picks_are_those_that_were_learnt():
     kept_shares = []
 
     def after(epoch):
-        kept_shares.append(epoch.training.diary.learnt_SNRB.sum((0, 3)))
+        kept_shares.append(epoch.training.records.learnt_SNRB.sum((0, 3)))
 
     training = fit(problem(), METHODS["coteaching_plus"], PLAN, mlp, engine=DOUBLE, ledger=True, on_epoch=after)
     assert torch.equal(training.ledger.picks_NRM.sum(-1), torch.stack(kept_shares).sum(0).int())

@@ -15,7 +15,7 @@ from torch import nn
 import oracle
 from coteach import rules
 from coteach.engine.batches import half_views, same_view
-from coteach.engine.diary import Choice, Diary
+from coteach.engine.records import Choice, Records
 from coteach.engine.stack import Stack
 from coteach.events import EVENTS
 from coteach.labels.histograms import BINS, EDGES
@@ -135,7 +135,7 @@ class Step:
     sat_out_NR: torch.Tensor  # because of a gradient that is not finite, though the loss is
 
     @property
-    def sound_NR(self) -> torch.Tensor:
+    def finite_NR(self) -> torch.Tensor:
         losses = torch.where(self.weight_NRB > 0, self.seen.loss_NRB, 0).sum(-1)
         return losses.isfinite() & ~self.sat_out_NR
 
@@ -200,21 +200,21 @@ def plain_count(rule, steps, run):
 
 def counted(name, steps):
     rule, first = getattr(rules, name), steps[0]
-    diary = written(rule, steps)
+    records = written(rule, steps)
     clean_SRB = torch.stack([step.clean_RB for step in steps])
-    return count(diary, rule, clean_SRB, first.seen.keep_R1, first.seen.round_up)
+    return count(records, rule, clean_SRB, first.seen.keep_R1, first.seen.round_up)
 
 
 def written(rule, steps):
     first = steps[0]
-    diary = Diary((len(steps), *first.weight_NRB.shape), torch.float64, "cpu")
+    records = Records((len(steps), *first.weight_NRB.shape), torch.float64, "cpu")
     for i, step in enumerate(steps):
         seen, at = step.seen, torch.tensor([i])
         weight = step.weight_NRB
         chosen = Choice(seen.loss_NRB, seen.prediction_NRB, rule.among(seen), weight, weight > 0)
-        diary.write(at, chosen, step.sound_NR)
+        records.write(at, chosen, step.finite_NR)
         assert at.tolist() == [i + 1]
-    return diary
+    return records
 
 
 @pytest.mark.parametrize("name", oracle.RULES)

@@ -6,7 +6,7 @@ import torch
 
 from coteach import networks, noise
 from coteach.data.digits import load
-from coteach.engine import PLAINLY
+from coteach.engine import PLAIN_ENGINE
 from coteach.labels.estimate import estimate_noise
 from coteach.labels.folds import of_folds, part
 from coteach.labels.validation import behind, choose_rate, compare_with_clean
@@ -105,7 +105,7 @@ def test_noisy_labels_choose_the_rate_that_serves_best(method):
     """
     problem, x, given = digits(0.5)
     plan = Plan(epochs=24, batch_size=32, lr=0.01, ramp=4, decay_start=12)
-    found = choose_rate(problem, METHODS[method], plan, network, x, given, PLAINLY, rates=(0.0, 0.5, 0.95))
+    found = choose_rate(problem, METHODS[method], plan, network, x, given, PLAIN_ENGINE, rates=(0.0, 0.5, 0.95))
     assert [rate for rate, _ in found.tried] == [0.0, 0.5, 0.95]
     accuracies = [accuracy for _, accuracy in found.tried]
     assert found.rate == 0.5
@@ -117,7 +117,9 @@ def test_noisy_labels_choose_the_rate_that_serves_best(method):
 
 def test_the_networks_of_every_fold_are_asked_about_other_samples():
     problem, x, _ = digits(0.0)
-    p_MC, p_FVC = of_folds(problem.x_M, problem.y_RM[0], 10, network, Plan(epochs=4, lr=0.01), x, 3, 0, PLAINLY)
+    p_MC, p_FVC = of_folds(
+        problem.x_M, problem.y_RM[0], 10, network, Plan(epochs=4, lr=0.01), x, 3, 0, PLAIN_ENGINE
+    )
     assert p_MC.shape == (400, 10)
     assert p_FVC.shape == (3, 300, 10)
     np.testing.assert_allclose(p_FVC.sum(-1), 1, atol=1e-5)

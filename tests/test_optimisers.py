@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from coteach.engine import optimisers
-from coteach.engine.now import Now
+from coteach.engine.clock import Clock
 from coteach.engine.optimisers import MaskedOptimiser, TorchAdam, TorchOptimiser, TorchSGD, new_optimiser
 from coteach.engine.stack import Stack
 from coteach.plan import Plan
@@ -56,11 +56,11 @@ def as_given(kind: type, stack: Stack, of_NRP: Tensor) -> list[Tensor]:
     return [piece for row_P in of_NRP.flatten(0, 1) for piece in (row_P[: P - 1].view(1, -1), row_P[P - 1 :])]
 
 
-def at(lr: float, beta1: float) -> Now:
-    now = Now(Plan(), [], "cpu")
-    now.lr.fill_(lr)
-    now.beta1.fill_(beta1)
-    return now
+def at(lr: float, beta1: float) -> Clock:
+    clock = Clock(Plan(), [], "cpu")
+    clock.lr.fill_(lr)
+    clock.beta1.fill_(beta1)
+    return clock
 
 
 def plain(plan: Plan, theta_P: Tensor, gradient_SP: Tensor, live_S: Tensor) -> Tensor:

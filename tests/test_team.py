@@ -19,7 +19,7 @@ from torch import Tensor
 
 import team_work
 from coteach.data import Dataset
-from coteach.engine.team import ALONE, Team
+from coteach.engine.distributed import ALONE, Team
 from coteach.runs import folder as files
 from coteach.runs import prepare, setup
 from coteach.runs.experiment import Experiment

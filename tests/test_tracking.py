@@ -19,7 +19,7 @@ from run_cases import experiment, silent
 DOCS = Path(__file__).parents[1] / "docs" / "extending.md"
 
 
-class Diary:
+class Records:
     """A tracker that notes what it is told; and fails, if it is asked to, when it is told that."""
 
     def __init__(self, fails_at=None):
@@ -57,50 +57,50 @@ def stop_after(n):
 
 
 def test_a_tracker_is_told_what_the_folder_gets(tmp_path):
-    diary = Diary()
-    result = run(experiment(tmp_path), trackers=[diary], say=silent)
-    assert diary.kinds == ["begin", *["epoch"] * 3, "end"]
-    assert diary.told[0][1] == (result.folder, read_config(result.folder))
-    assert [row for kind, rows in diary.told if kind == "epoch" for row in rows] == read_rows(
+    records = Records()
+    result = run(experiment(tmp_path), trackers=[records], say=silent)
+    assert records.kinds == ["begin", *["epoch"] * 3, "end"]
+    assert records.told[0][1] == (result.folder, read_config(result.folder))
+    assert [row for kind, rows in records.told if kind == "epoch" for row in rows] == read_rows(
         result.folder / "metrics.jsonl"
     )
-    assert diary.told[-1][1] == result.summary
+    assert records.told[-1][1] == result.summary
 
 
 def test_only_the_epochs_of_the_training_itself_are_told(tmp_path):
-    diary = Diary()
-    result = run(experiment(tmp_path, method="f_correction"), trackers=[diary], say=silent)
+    records = Records()
+    result = run(experiment(tmp_path, method="f_correction"), trackers=[records], say=silent)
     assert (result.folder / "estimate.jsonl").exists()
-    assert diary.kinds == ["begin", *["epoch"] * 3, "end"]
+    assert records.kinds == ["begin", *["epoch"] * 3, "end"]
 
 
 @pytest.mark.parametrize("fails_at", ["begin", "epoch", "end"])
 def test_a_tracker_that_fails_is_told_of_once_and_the_run_goes_on(tmp_path, fails_at):
-    failing, diary, said = Diary(fails_at), Diary(), []
+    failing, records, said = Records(fails_at), Records(), []
     whole = run(experiment(tmp_path, out=tmp_path / "whole"), say=silent)
-    result = run(experiment(tmp_path), trackers=[failing, diary], say=said.append)
+    result = run(experiment(tmp_path), trackers=[failing, records], say=said.append)
     assert failing.kinds[-1] == fails_at
     assert failing.kinds.count(fails_at) == 1
     assert [line for line in said if "tracker" in line] == [
-        "the tracker Diary failed (ConnectionError: the server is gone): the run goes on without it"
+        "the tracker Records failed (ConnectionError: the server is gone): the run goes on without it"
     ]
-    assert diary.kinds == ["begin", *["epoch"] * 3, "end"]
+    assert records.kinds == ["begin", *["epoch"] * 3, "end"]
     assert (result.folder / "metrics.jsonl").read_bytes() == (whole.folder / "metrics.jsonl").read_bytes()
 
 
 def test_a_run_that_is_stopped_ends_without_a_summary_and_begins_again(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "COST", 1.0)
-    diary = Diary()
+    records = Records()
     with pytest.raises(Stop):
-        run(experiment(tmp_path), trackers=[diary], say=silent, on_epoch=stop_after(2))
-    assert diary.told[-1] == ("end", None)
-    run(Experiment(resume=tmp_path / "run"), trackers=[diary], say=silent)
-    assert diary.kinds == ["begin", "epoch", "epoch", "end", "begin", "epoch", "end"]
+        run(experiment(tmp_path), trackers=[records], say=silent, on_epoch=stop_after(2))
+    assert records.told[-1] == ("end", None)
+    run(Experiment(resume=tmp_path / "run"), trackers=[records], say=silent)
+    assert records.kinds == ["begin", "epoch", "epoch", "end", "begin", "epoch", "end"]
 
 
 def test_a_stack_of_several_experiments_has_no_trackers(tmp_path):
     with pytest.raises(ValueError, match="one experiment"):
-        run_together([experiment(tmp_path), experiment(tmp_path, out=tmp_path / "b")], trackers=[Diary()])
+        run_together([experiment(tmp_path), experiment(tmp_path, out=tmp_path / "b")], trackers=[Records()])
     assert not list(tmp_path.iterdir())
 
 

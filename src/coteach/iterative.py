@@ -36,17 +36,17 @@ from sklearn.neighbors import LocalOutlierFactor
 from torch import Tensor, nn
 
 from coteach import rules, train
-from coteach.engine import PLAINLY, Engine
+from coteach.engine import PLAIN_ENGINE, Engine
 from coteach.engine.batches import evaluation_input, same_view
-from coteach.engine.diary import Choice
 from coteach.engine.optimisers import new_optimiser
+from coteach.engine.records import Choice
 from coteach.engine.stack import Stack
 from coteach.engine.steps import Captured
-from coteach.engine.stream import chunks, put_away
+from coteach.engine.stream import chunks, closing_streams
 from coteach.methods import Phase, chosen_loss
-from coteach.metrics import samples_at_once
+from coteach.metrics import chunk_size
 from coteach.plan import Plan
-from coteach.train import Epoch, Problem, Training, soundness, start, train_epoch
+from coteach.train import Epoch, Problem, Training, start, train_epoch, which_are_finite
 
 COINCIDENT = 1e-12  # squared distance of samples in one place, where a distance has no gradient
 
@@ -159,7 +159,7 @@ def training_features(training: Training) -> np.ndarray:
     stack, problem = training.stack, training.problem
     pieces = []
     with stack.evaluating():
-        for x_B in chunks(problem.x_M, len(problem.x_M), samples_at_once(problem.x_M, stack)):
+        for x_B in chunks(problem.x_M, len(problem.x_M), chunk_size(problem.x_M, stack)):
             x_RB = evaluation_input(x_B, stack.theta_NRP.dtype, problem.augment, stack.shape[1])
             pieces.append(with_features(stack, training.view(x_RB, 1))[1].to(stack.theta_NRP.dtype).cpu())
     return torch.cat(pieces, 1).numpy()
@@ -167,11 +167,11 @@ def training_features(training: Training) -> np.ndarray:
 
 def mini_batch(training: Training, phase: Phase, belief: Belief, margin: float) -> Callable[[], None]:
     """Learn from the next mini-batch. No shape depends on the data, so this can be captured as a graph."""
-    stack, batches, now = training.stack, training.batches, training.now
+    stack, batches, clock = training.stack, training.batches, training.clock
 
     def learn() -> None:
-        index_RB = batches.order_SRB.index_select(0, now.step_1)[0]
-        x_RB, y_RB = batches.take(now.step_1)
+        index_RB = batches.order_SRB.index_select(0, clock.step_1)[0]
+        x_RB, y_RB = batches.take(clock.step_1)
         logits_NRBC, features_RBF = with_features(stack, training.view(x_RB, 1))
         loss_NRB = phase.loss(logits_NRBC, y_RB[None])
         weight_NRB = belief.weight_RM.gather(1, index_RB)[None]
@@ -182,21 +182,21 @@ def mini_batch(training: Training, phase: Phase, belief: Belief, margin: float) 
         gradients = stack.gradients(losses, weights)
         every = torch.ones_like(loss_NRB, dtype=torch.bool)
         chosen = Choice(loss_NRB, logits_NRBC.argmax(-1), every, weight_NRB, weight_NRB > 0)
-        sound_NR, live_NR = soundness(phase, chosen, stack.sums(gradients))
-        training.optimiser.step(gradients, live_NR, now)
-        stack.settle_statistics(sound_NR)
-        training.diary.write(now.step_1, chosen, sound_NR)
+        finite_NR, live_NR = which_are_finite(phase, chosen, stack.sums(gradients))
+        training.optimiser.step(gradients, live_NR, clock)
+        stack.keep_statistics(finite_NR)
+        training.records.write(clock.step_1, chosen, finite_NR)
 
     return learn
 
 
 def weighed_rows(training: Training, phase: Phase, belief: Belief, epoch: int) -> list[dict]:
     """The rows of an epoch, in which a sample counts as much as it weighs."""
-    diary, batches = training.diary, training.batches
-    clean_SRB = batches.as_dealt(training.problem.clean_RM)
-    weight_SRB = batches.as_dealt(belief.weight_RM).double() * diary.sound_SNR[:, 0, :, None]
+    records, batches = training.records, training.batches
+    clean_SRB = batches.in_batch_order(training.problem.clean_RM)
+    weight_SRB = batches.in_batch_order(belief.weight_RM).double() * records.finite_SNR[:, 0, :, None]
     weight_SR = weight_SRB.sum(-1)
-    loss_SRB = torch.where(weight_SRB > 0, diary.loss_SNRB[:, 0], 0)
+    loss_SRB = torch.where(weight_SRB > 0, records.loss_SNRB[:, 0], 0)
     mean_SR = (weight_SRB * loss_SRB).sum(-1) / torch.where(weight_SR > 0, weight_SR, 1)
     sums_R = (
         mean_SR.sum(0),
@@ -236,7 +236,7 @@ def fit_iterative(
     neighbours: int = 2000,
     contamination: float = 0.4,
     margin: float = 1.0,
-    engine: Engine = PLAINLY,
+    engine: Engine = PLAIN_ENGINE,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
     on_round: Callable[[Belief], None] = lambda belief: None,
 ) -> Training:
@@ -260,7 +260,7 @@ def fit_iterative(
     engine = replace(engine, batched=False, compiled=False)  # the features are caught from plain modules
     phase = Phase(plan.all_epochs, rules.standard, chosen_loss(plan))
     belief = Belief(problem.y_RM, engine.dtype)
-    with put_away(problem.x_M, problem.x_test):
+    with closing_streams(problem.x_M, problem.x_test):
         training = start(problem, 1, plan, build, engine, same_view)
         for position, epochs in enumerate(rounds_of(plan.epochs, rounds, first_epochs, later_epochs)):
             if position > 0:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from coteach.augment import Augment
 from coteach.engine.batches import View, evaluation_input
-from coteach.engine.diary import Diary
+from coteach.engine.records import Records
 from coteach.engine.stack import Stack
 from coteach.engine.stream import Stream, chunks
 from coteach.events import EVENTS
@@ -19,13 +19,13 @@ from coteach.labels.histograms import BINS, EDGES
 from coteach.rules import Rule, all_of, rounded
 
 
-def count(diary: Diary, rule: Rule, clean_SRB: Tensor, keep_R1: Tensor, round_up: bool) -> list[dict]:
+def count(records: Records, rule: Rule, clean_SRB: Tensor, keep_R1: Tensor, round_up: bool) -> list[dict]:
     """What was learnt in an epoch, how clean that was, and what went wrong: a dictionary for each run."""
-    learnt_SNRB = diary.learnt_SNRB & diary.sound_SNR[..., None]
+    learnt_SNRB = records.learnt_SNRB & records.finite_SNR[..., None]
     n_learnt_SNR = learnt_SNRB.sum(-1)
-    loss_SNR = torch.where(learnt_SNRB, diary.loss_SNRB, 0).sum(-1) / n_learnt_SNR.clamp(min=1)
-    differ_SRB = (diary.prediction_SNRB != diary.prediction_SNRB[:, :1]).any(1)
-    n_among_SNR1 = diary.among_SNRB.sum(-1, keepdim=True)
+    loss_SNR = torch.where(learnt_SNRB, records.loss_SNRB, 0).sum(-1) / n_learnt_SNR.clamp(min=1)
+    differ_SRB = (records.prediction_SNRB != records.prediction_SNRB[:, :1]).any(1)
+    n_among_SNR1 = records.among_SNRB.sum(-1, keepdim=True)
     starved_SNR1 = (n_among_SNR1 > 0) & (rounded(keep_R1 * n_among_SNR1, round_up) == 0)
     sums_R = {
         "updates": (n_learnt_SNR > 0).sum((0, 1)),
@@ -36,7 +36,7 @@ def count(diary: Diary, rule: Rule, clean_SRB: Tensor, keep_R1: Tensor, round_up
         "differ": differ_SRB.double().mean(2).sum(0),
         "no_disagreement": (n_among_SNR1 == 0).all(1).sum((0, 2)),
         "nothing_kept": starved_SNR1.any(1).sum((0, 2)) * (rule.pick is not all_of),
-        "non_finite_loss": (~diary.sound_SNR).any(1).sum(0),
+        "non_finite_loss": (~records.finite_SNR).any(1).sum(0),
     }
     table_RK = torch.stack([sum_R.double() for sum_R in sums_R.values()], -1).tolist()  # waits, once
     steps, networks = n_learnt_SNR.shape[:2]
@@ -58,17 +58,17 @@ def _row(total: dict[str, float], steps: int, networks: int) -> dict:
     }
 
 
-def loss_histograms(diary: Diary, clean_SRB: Tensor) -> list[dict[str, list[int]]]:
+def loss_histograms(records: Records, clean_SRB: Tensor) -> list[dict[str, list[int]]]:
     """How many losses of an epoch, of all networks, lie in each bin: of right and of wrong labels, for each run.
 
     What is not finite is left out.
     """
     runs = clean_SRB.shape[1]
-    inner = torch.tensor(EDGES[1:-1], dtype=diary.loss_SNRB.dtype, device=diary.loss_SNRB.device)
-    bin_SNRB = torch.bucketize(diary.loss_SNRB, inner, right=True)
+    inner = torch.tensor(EDGES[1:-1], dtype=records.loss_SNRB.dtype, device=records.loss_SNRB.device)
+    bin_SNRB = torch.bucketize(records.loss_SNRB, inner, right=True)
     run_R1 = torch.arange(runs, device=inner.device)[:, None]
     place_SNRB = (2 * run_R1 + ~clean_SRB[:, None]) * BINS + bin_SNRB
-    counted = place_SNRB[diary.loss_SNRB.isfinite()]
+    counted = place_SNRB[records.loss_SNRB.isfinite()]
     right_and_wrong = torch.bincount(counted, minlength=2 * runs * BINS).view(runs, 2, BINS).tolist()
     return [{"right": right, "wrong": wrong} for right, wrong in right_and_wrong]
 
@@ -90,7 +90,7 @@ def evaluate(
     On as many samples as there are labels. `total_variation` is ½Σ|p - q| between their softmax outputs, averaged.
     """
     networks, runs = stack.shape
-    chunk = chunk or samples_at_once(x_M, stack)
+    chunk = chunk or chunk_size(x_M, stack)
     pieces = []
     with stack.evaluating():
         for x_B, y_B in zip(chunks(x_M, len(y_M), chunk), y_M.split(chunk), strict=True):
@@ -122,7 +122,7 @@ def evaluate(
     ]
 
 
-def samples_at_once(x_M: Tensor | Stream, stack: Stack) -> int:
+def chunk_size(x_M: Tensor | Stream, stack: Stack) -> int:
     """As many as keep a device busy without filling it: layers may be thirty times as wide as their input."""
     device = stack.theta_NRP.device
     numbers = torch.cuda.get_device_properties(device).total_memory // 512 if device.type == "cuda" else 2**21

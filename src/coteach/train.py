@@ -14,22 +14,22 @@ import torch
 from torch import Tensor, nn
 
 from coteach.augment import Augment
-from coteach.engine import PLAINLY, Engine
+from coteach.engine import PLAIN_ENGINE, Engine
 from coteach.engine.batches import Batches, View, evaluation_input, half_views, same_view
-from coteach.engine.diary import Choice, Diary
-from coteach.engine.now import Now
+from coteach.engine.clock import Clock
+from coteach.engine.distributed import ALONE, Team
 from coteach.engine.optimisers import Optimiser, new_optimiser
+from coteach.engine.records import Choice, Records
 from coteach.engine.signals import between_steps
 from coteach.engine.stack import Stack
 from coteach.engine.state import State, restore
-from coteach.engine.steps import Captured, Fused, as_it_is
-from coteach.engine.stream import Stream, batches_of, chunks, put_away
-from coteach.engine.team import ALONE, Team
+from coteach.engine.steps import Captured, Compiler, uncompiled
+from coteach.engine.stream import Stream, batches_of, chunks, closing_streams
 from coteach.estimate import transition_from_posteriors
 from coteach.labels.ledger import Ledger
 from coteach.losses import forward_corrected
 from coteach.methods import Method, Phase
-from coteach.metrics import count, evaluate, samples_at_once
+from coteach.metrics import chunk_size, count, evaluate
 from coteach.plan import Plan
 from coteach.rules import Batch
 
@@ -98,8 +98,8 @@ class Training:
     view: View
     plan: Plan
     problem: Problem
-    now: Now
-    diary: Diary
+    clock: Clock
+    records: Records
     team: Team = ALONE  # the processes that share every mini-batch
     ledger: Ledger | None = None
     matrix_RCC: Tensor | None = None  # Q, where the loss is corrected by it
@@ -107,64 +107,66 @@ class Training:
 
 def train_epoch(training: Training, epoch: int, learn: Callable[[], None]) -> None:
     """One epoch e of Algorithm 1."""
-    training.now.turn_to(epoch)  # step 9: λ(e), and the learning rate
+    training.clock.set_epoch(epoch)  # step 9: λ(e), and the learning rate
     for _ in training.batches.deal(epoch):  # step 2
         learn()  # steps 3 to 8
     training.team.agree(training.stack)
     if training.ledger:
-        training.ledger.close(training.batches, training.diary)
+        training.ledger.close(training.batches, training.records)
 
 
-def mini_batch(training: Training, phase: Phase, fused: Fused = as_it_is) -> Callable[[], None]:
+def mini_batch(training: Training, phase: Phase, compiler: Compiler = uncompiled) -> Callable[[], None]:
     """Steps 3 to 8 on the next mini-batch. No shape depends on the data, so this can be captured as a graph.
 
-    At first reading skip `team` (several processes), `fused` (torch.compile), and what is written down for later:
-    `note` (the ledger) and `write` (the diary, from which metrics are counted).
+    At first reading skip `team` (several processes), `compiler` (torch.compile), and what is recorded for later:
+    `note` (the ledger) and `write` (the records, from which metrics are counted).
     """
-    stack, team, now = training.stack, training.team, training.now
-    take, pick, judge, write = map(fused, (training.batches.take, choose, soundness, training.diary.write))
-    note = fused(training.ledger.note) if training.ledger else None
+    stack, team, clock = training.stack, training.team, training.clock
+    take, pick, judge, write = map(
+        compiler, (training.batches.take, choose, which_are_finite, training.records.write)
+    )
+    note = compiler(training.ledger.note) if training.ledger else None
 
     def learn() -> None:
-        x_RB, y_RB = take(now.step_1)  # step 3
+        x_RB, y_RB = take(clock.step_1)  # step 3
         logits_NRBC = team.whole(stack(training.view(x_RB, stack.shape[0])), training.batches.size)
-        chosen = pick(phase, logits_NRBC, y_RB, now)  # steps 4 to 6
+        chosen = pick(phase, logits_NRBC, y_RB, clock)  # steps 4 to 6
         gradients = team.summed(stack.gradients(chosen.loss_NRB, chosen.weight_NRB))
-        sound_NR, live_NR = judge(phase, chosen, stack.sums(gradients))
-        training.optimiser.step(gradients, live_NR, now)  # steps 7 and 8
-        stack.settle_statistics(sound_NR)
+        finite_NR, live_NR = judge(phase, chosen, stack.sums(gradients))
+        training.optimiser.step(gradients, live_NR, clock)  # steps 7 and 8
+        stack.keep_statistics(finite_NR)
         if note:
-            note(now.step_1, logits_NRBC.detach(), y_RB)
-        write(now.step_1, chosen, sound_NR)
+            note(clock.step_1, logits_NRBC.detach(), y_RB)
+        write(clock.step_1, chosen, finite_NR)
 
     return learn
 
 
-def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, now: Now) -> Choice:
+def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, clock: Clock) -> Choice:
     """Which samples weigh how much in each network's loss."""
     target_NRB = y_RB.expand(len(logits_NRBC), -1, -1)
     if phase.own_labels:  # a network hands on its own predictions
         target_NRB = logits_NRBC.argmax(-1).flip(0)
     loss_NRB = phase.loss(logits_NRBC, target_NRB)
-    seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), now.keep_R1, not now.plan.fidelity.floor, y_RB)
+    seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), clock.keep_R1, not clock.plan.fidelity.floor, y_RB)
     among_NRB = phase.rule.among(seen)  # step 4
     picked_NRB = phase.rule.picked(seen, among_NRB)  # steps 5 and 6, and the exchange
     weight_NRB = phase.weigh(picked_NRB.to(loss_NRB.dtype))
     if phase.rescue:
         empty_NR1 = ~picked_NRB.any(-1, keepdim=True)
-        weight_NRB = torch.where(empty_NR1 & now.early, 1 / picked_NRB.shape[-1], weight_NRB)
+        weight_NRB = torch.where(empty_NR1 & clock.early, 1 / picked_NRB.shape[-1], weight_NRB)
     return Choice(loss_NRB, seen.prediction_NRB, among_NRB, weight_NRB, weight_NRB > 0)
 
 
-def soundness(phase: Phase, chosen: Choice, sum_NR: Tensor) -> tuple[Tensor, Tensor]:
+def which_are_finite(phase: Phase, chosen: Choice, sum_NR: Tensor) -> tuple[Tensor, Tensor]:
     """Networks (NR) whose loss and sum of gradients are finite, and those of them that take a step.
 
     The others sit out, as if the batch had not been.
     """
     # where, not a product: 0 · nan is nan, and a sample that nobody picked must not spoil the loss
     loss_NR = torch.where(chosen.learnt_NRB, chosen.loss_NRB.detach(), 0).sum(-1)
-    sound_NR = (loss_NR + sum_NR) * 0 == 0  # as isfinite, which takes four kernels
-    return sound_NR, sound_NR if phase.rescue else sound_NR & chosen.learnt_NRB.any(-1)
+    finite_NR = (loss_NR + sum_NR) * 0 == 0  # as isfinite, which takes four kernels
+    return finite_NR, finite_NR if phase.rescue else finite_NR & chosen.learnt_NRB.any(-1)
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def fit(
     plan: Plan,
     build: Callable[[], nn.Module],
     *,
-    engine: Engine = PLAINLY,
+    engine: Engine = PLAIN_ENGINE,
     view: View | None = None,
     team: Team = ALONE,
     ledger: bool = False,
@@ -223,7 +225,7 @@ def fit(
     phases = method.planned(plan)
     if plan.keep_per_class:
         phases = [replace(phase, rule=phase.rule.of_each_class()) for phase in phases]
-    with put_away(problem.x_M, problem.x_test), between_steps() as heeding_signals:
+    with closing_streams(problem.x_M, problem.x_test), between_steps() as heeding_signals:
         training = start(problem, method.networks, plan, build, engine, view, ledger=ledger, team=team)
         for position, phase in enumerate(phases):
             if since and position < since.phase:
@@ -243,7 +245,7 @@ def fit(
             preliminary = any(later.corrected_by for later in phases[position + 1 :])
             # networks that teach each other labels of their own soon believe them, and find nothing wrong any more
             learning = replace(training, ledger=None) if phase.own_labels else training
-            learn = mini_batch(learning, phase, engine.fused)
+            learn = mini_batch(learning, phase, engine.compiler)
             if engine.captured and team.size == 1:  # not while processes wait for each other
                 learn = Captured(learn)
             for epoch in phase.epochs:
@@ -275,17 +277,17 @@ def start(
         precision=engine.precision,
         generation=generation,
         pooled=engine.pooled,
-        fused=engine.fused,
+        compiler=engine.compiler,
     )
     steps = plan.steps(len(problem.x_M))
     batches = batches_of(
         problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, steps, dtype, problem.augment, team
     )
-    optimiser = new_optimiser(stack, plan, engine.fused)
-    now = Now(plan, problem.noise_rates, device)
-    diary = Diary((batches.per_epoch, *stack.shape, batches.size), dtype, device)
+    optimiser = new_optimiser(stack, plan, engine.compiler)
+    clock = Clock(plan, problem.noise_rates, device)
+    records = Records((batches.per_epoch, *stack.shape, batches.size), dtype, device)
     kept = Ledger(batches, networks, dtype) if ledger else None
-    return Training(stack, optimiser, batches, view, plan, problem, now, diary, team, kept)
+    return Training(stack, optimiser, batches, view, plan, problem, clock, records, team, kept)
 
 
 def measure(training: Training, phase: Phase, epoch: int) -> list[dict]:
@@ -295,8 +297,8 @@ def measure(training: Training, phase: Phase, epoch: int) -> list[dict]:
     if plan.fidelity.whole_test_batches and n_test > plan.batch_size:
         n_test -= n_test % plan.batch_size
     scores = evaluate(training.stack, problem.x_test, problem.y_test[:n_test], training.view, problem.augment)
-    clean_SRB = training.batches.as_dealt(problem.clean_RM)
-    counts = count(training.diary, phase.rule, clean_SRB, training.now.keep_R1, not plan.fidelity.floor)
+    clean_SRB = training.batches.in_batch_order(problem.clean_RM)
+    counts = count(training.records, phase.rule, clean_SRB, training.clock.keep_R1, not plan.fidelity.floor)
     if phase.own_labels or not problem.checked:  # what is learnt are no given labels, or nobody knows them
         counts = [row | {"label_precision": None, "label_recall": None} for row in counts]
     return [
@@ -328,6 +330,6 @@ def posteriors(training: Training) -> Tensor:
     with stack.evaluating():
         pieces = [
             stack(training.view(evaluation_input(x_B, stack.theta_NRP.dtype, problem.augment, runs), networks))
-            for x_B in chunks(problem.x_M, len(problem.x_M), samples_at_once(problem.x_M, stack))
+            for x_B in chunks(problem.x_M, len(problem.x_M), chunk_size(problem.x_M, stack))
         ]
     return torch.cat(pieces, -2).softmax(-1)

@@ -23,7 +23,7 @@ from coteach.classifier.samples import Scaled, channels_first, on_host, one_shap
 from coteach.classifier.training import Validation
 from coteach.data.samples import Samples
 from coteach.engine.batches import half_views, same_view
-from coteach.engine.stream import Stream, chunks, put_away
+from coteach.engine.stream import Stream, chunks, closing_streams
 from coteach.methods import METHODS
 from coteach.runs.setup import chosen_device
 
@@ -72,7 +72,7 @@ class Predicting(BaseEstimator):
         view = half_views if METHODS[self.method_].views else same_view
         modules = [m if device == "cpu" else copy.deepcopy(m).to(device) for m in self.networks_]
         pieces = []
-        with put_away(x_M), torch.no_grad():
+        with closing_streams(x_M), torch.no_grad():
             for x_B in chunks(x_M, len(x_M), max(1, AT_ONCE // math.prod(self.sample_shape_))):
                 x_NB = view(x_B.to(device)[None], len(modules))[:, 0]
                 p_NBC = torch.stack([m(x).double().softmax(-1) for m, x in zip(modules, x_NB, strict=True)])

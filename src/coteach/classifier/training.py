@@ -23,7 +23,7 @@ from coteach.classifier.samples import bar
 from coteach.classifier.watch import Enough, Watch, held_out, networks_of
 from coteach.data.samples import Samples
 from coteach.engine import Engine
-from coteach.engine.stream import Stream, put_away
+from coteach.engine.stream import Stream, closing_streams
 from coteach.labels.estimate import NoiseEstimate, estimate_noise
 from coteach.labels.folds import first_of, of_folds, part
 from coteach.labels.ledger import Ledger, starved
@@ -121,7 +121,7 @@ def train(
         stack.enter_context(engine.precision.set())
 
         x_M, y_M, watched = to_learn_and_to_watch(x, labels_M, held_M, validation, device)
-        stack.enter_context(put_away(x_M, *(watched or ())[:1]))
+        stack.enter_context(closing_streams(x_M, *(watched or ())[:1]))
         clean = None if validation is None else validation.clean
         job = Job(params, plan, build, engine, seed, n_classes, x_M, y_M, watched, clean)
         fresh = replace(job, build=lambda: build_network(*module))

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 
 from coteach.engine.precision import Precision
-from coteach.engine.steps import Fused, as_it_is, compiled
+from coteach.engine.steps import Compiler, compiled, uncompiled
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Engine:
     pooled: bool = False
 
     @property
-    def fused(self) -> Fused:
-        return compiled if self.compiled else as_it_is
+    def compiler(self) -> Compiler:
+        return compiled if self.compiled else uncompiled
 
     def table(self) -> dict[str, Any]:
         """As files have it; the numbers are always float32 there."""
@@ -54,4 +54,4 @@ class Engine:
         )
 
 
-PLAINLY = Engine()
+PLAIN_ENGINE = Engine()

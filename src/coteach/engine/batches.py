@@ -10,7 +10,7 @@ from torch import Tensor
 
 from coteach import draws
 from coteach.augment import Augment
-from coteach.engine.team import ALONE, Team
+from coteach.engine.distributed import ALONE, Team
 
 View = Callable[[Tensor, int], Tensor]  # (x_RB…, N) → x_NRB…: what each network sees of a sample
 
@@ -70,7 +70,7 @@ class Batches:
         # index_select copies whole rows; x_M[index_RB] goes number by number, ten times slower on a CPU
         return self.x_M.index_select(0, index_RB.flatten()).unflatten(0, index_RB.shape)
 
-    def as_dealt(self, of_RM: Tensor) -> Tensor:
+    def in_batch_order(self, of_RM: Tensor) -> Tensor:
         """What belongs to each sample, in the order in which the samples were last dealt (SRB)."""
         order_RM = self.order_SRB.transpose(0, 1).flatten(1)
         return of_RM.gather(1, order_RM).unflatten(1, (self.per_epoch, self.size)).transpose(0, 1)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from coteach.engine.now import Now
+from coteach.engine.clock import Clock
 from coteach.engine.stack import Stack
 from coteach.engine.state import Tensors, fill
-from coteach.engine.steps import Fused, as_it_is
+from coteach.engine.steps import Compiler, uncompiled
 from coteach.plan import Plan
 
 BETA2, EPSILON = 0.999, 1e-8  # torch's defaults, which the paper keeps
@@ -25,7 +25,7 @@ NOTHING = 1e5  # times the smallest number of full precision
 
 
 class Optimiser(Protocol):
-    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, clock: Clock) -> None:
         """Move the networks that are `live`."""
         ...
 
@@ -38,12 +38,12 @@ class Optimiser(Protocol):
         ...
 
 
-def new_optimiser(stack: Stack, plan: Plan, fused: Fused = as_it_is) -> Optimiser:
+def new_optimiser(stack: Stack, plan: Plan, compiler: Compiler = uncompiled) -> Optimiser:
     """The fastest for the device."""
     if not plan.capturable:
         return TorchOptimiser(stack, plan)
     if stack.theta_NRP.is_cuda:
-        return MaskedOptimiser(stack, plan, fused)
+        return MaskedOptimiser(stack, plan, compiler)
     return TorchAdam(stack, plan) if plan.optimizer == "adam" else TorchSGD(stack, plan)
 
 
@@ -59,7 +59,7 @@ class TorchAdam:
         self.taken = 0
 
     @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, clock: Clock) -> None:
         self.taken += 1
         if self.taken % CLEARED_EVERY == 0:
             self._clear()
@@ -76,9 +76,9 @@ class TorchAdam:
                 steps,
                 fused=True,
                 amsgrad=False,
-                beta1=now.beta1.item(),
+                beta1=clock.beta1.item(),
                 beta2=BETA2,
-                lr=now.lr.item(),
+                lr=clock.lr.item(),
                 weight_decay=self.plan.weight_decay,
                 eps=EPSILON,
                 maximize=False,
@@ -121,13 +121,13 @@ class TorchSGD:
         # not fused: that SGD cannot take rows of which some have stepped before and others have not
         self.torch = torch.optim.SGD(tensors, plan.lr, plan.momentum, weight_decay=plan.weight_decay)
 
-    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, clock: Clock) -> None:
         networks = zip(self.rows, self.stack.by_network(gradients), live_NR.flatten().tolist(), strict=True)
         for row, row_gradients, live in networks:
             for p, gradient in zip(row, row_gradients, strict=True):
                 p.grad = gradient if live else None
         for group in self.torch.param_groups:
-            group["lr"] = now.lr.item()
+            group["lr"] = clock.lr.item()
         self.torch.step()
 
     def state(self) -> dict[str, Tensor]:
@@ -153,10 +153,10 @@ class TorchOptimiser:
         self.rows = self._shaped(stack.theta_NRP)
         self.torchs = [kind(row, lr=plan.lr, **dict(plan.optimizer_options)) for row in self.rows]
 
-    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, clock: Clock) -> None:
         one_piece = self.stack.in_one_piece
         of_rows = self._shaped(gradients[0]) if one_piece else self.stack.by_network(gradients)
-        lr = now.lr.item()
+        lr = clock.lr.item()
         for torchs, row, of_row, live in zip(
             self.torchs, self.rows, of_rows, live_NR.flatten().tolist(), strict=True
         ):
@@ -181,18 +181,21 @@ class TorchOptimiser:
 class MaskedOptimiser:
     """The same on theta_NRP as one tensor; all that changes is a tensor, so nothing waits for the device."""
 
-    def __init__(self, stack: Stack, plan: Plan, fused: Fused = as_it_is):
+    def __init__(self, stack: Stack, plan: Plan, compiler: Compiler = uncompiled):
         self.plan = plan
         self.theta_NRP = stack.theta_NRP
         self.mean_NRP = torch.zeros_like(self.theta_NRP)  # Adam's first moment, SGD's momentum
         self.square_NRP = torch.zeros_like(self.theta_NRP) if plan.optimizer == "adam" else None
         self.steps_NR1 = torch.zeros(*stack.shape, 1, dtype=torch.float64, device=self.theta_NRP.device)
         # apart, or the powers below would be computed once for every parameter
-        self.pace, self.move = fused(self._pace), fused(self._adam if plan.optimizer == "adam" else self._sgd)
+        self.pace, self.move = (
+            compiler(self._pace),
+            compiler(self._adam if plan.optimizer == "adam" else self._sgd),
+        )
 
     @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, now: Now) -> None:
-        self.move(gradients, live_NR[..., None], *self.pace(live_NR[..., None], now))
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor, clock: Clock) -> None:
+        self.move(gradients, live_NR[..., None], *self.pace(live_NR[..., None], clock))
 
     def state(self) -> dict[str, Tensor]:
         moments = {"mean": self.mean_NRP, "square": self.square_NRP, "steps": self.steps_NR1}
@@ -201,16 +204,16 @@ class MaskedOptimiser:
     def load(self, saved: Tensors) -> None:
         fill(self.state(), saved)
 
-    def _pace(self, live_NR1: Tensor, now: Now) -> tuple[Tensor, ...]:
+    def _pace(self, live_NR1: Tensor, clock: Clock) -> tuple[Tensor, ...]:
         """Adam's rates of moving its two means and the weights, and its scale; 0 for those who sit out."""
         live_NR1 = live_NR1.double()
         self.steps_NR1 += live_NR1
         taken_NR1 = self.steps_NR1.clamp(min=1)  # the row of a network that never moved must stay finite
-        bias_NR1 = 1 - now.beta1**taken_NR1 if self.square_NRP is not None else 1
+        bias_NR1 = 1 - clock.beta1**taken_NR1 if self.square_NRP is not None else 1
         rates = (
-            live_NR1 * (1 - now.beta1),
+            live_NR1 * (1 - clock.beta1),
             live_NR1 * (1 - BETA2),
-            live_NR1 * now.lr / bias_NR1,
+            live_NR1 * clock.lr / bias_NR1,
             (1 - BETA2**taken_NR1).sqrt(),
         )
         return tuple(rate.to(self.theta_NRP.dtype) for rate in rates)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from coteach.engine.steps import Step, as_it_is
+from coteach.engine.steps import Step, uncompiled
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def between_steps() -> Iterator[Callable[[Step], Step]]:
     A second one is heeded at once, for whoever cannot wait.
     """
     if threading.current_thread() is not threading.main_thread():  # signals are not for others
-        yield as_it_is
+        yield uncompiled
         return
     found = {int(s): signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
     usual = {signum: handler for signum, handler in found.items() if callable(handler)}

@@ -16,7 +16,7 @@ from coteach import draws
 from coteach.engine.pooling import pool_convolutions
 from coteach.engine.precision import Precision, pad_convolutions, unpad_convolutions
 from coteach.engine.state import Tensors, fill
-from coteach.engine.steps import Fused, as_it_is, side_by_side
+from coteach.engine.steps import Compiler, side_by_side, uncompiled
 
 # Modules that a batched matrix product or an element-wise kernel serves at full speed. A stacked convolution
 # becomes a grouped one, which is slower than a loop on a CPU; an LSTM cannot be stacked at all.
@@ -45,7 +45,7 @@ class Stack:
         Another number gives other initial weights from the same seeds (F-correction's second training).
     pooled : bool
         In a batched call, convolution, ReLU and max-pool as one operator where it can do them (GPU, TF32).
-    fused : callable
+    compiler : callable
         Compiles the forward pass of a training step, or leaves it as it is.
     """
 
@@ -61,7 +61,7 @@ class Stack:
         precision: Precision = Precision.FLOAT32,
         generation: int = 0,
         pooled: bool = False,
-        fused: Fused = as_it_is,
+        compiler: Compiler = uncompiled,
     ):
         modules = [
             _initialised(build, seed, n, generation).to(device=device, dtype=dtype)
@@ -91,8 +91,8 @@ class Stack:
             for name, b in first.named_buffers()
             if name in self.buffers and b.is_floating_point()
         ]
-        # the statistics of the last sound batch, in one line, and which of the N·R networks each number belongs to
-        self.settled = torch.cat([*(b.flatten() for b in self.statistics), self.gap[:0]])
+        # the statistics of the last finite batch, in one line, and which of the N·R networks owns each number
+        self.kept_statistics = torch.cat([*(b.flatten() for b in self.statistics), self.gap[:0]])
         rows = torch.arange(networks * len(seeds), device=device)
         self.owner = torch.cat([rows.repeat_interleave(b[0, 0].numel()) for b in self.statistics] or [rows[:0]])
         self.plain = first
@@ -110,18 +110,20 @@ class Stack:
             self.leaves = [p for m in modules for p in trained(m)]
         self.precision = precision
         # for training alone: an evaluation is a few large calls, not worth a compilation of their own
-        self.fused_calls = [fused(self._batched)] if self.batched else [fused(module) for module in modules]
+        self.compiled_calls = (
+            [compiler(self._batched)] if self.batched else [compiler(module) for module in modules]
+        )
 
     def __call__(self, x_NRB: Tensor) -> Tensor:
         """logits_NRBC of x_NRB…, each network on its own batch."""
         training = self.modules[0].training
         with self.precision.forward(x_NRB.device.type):
             if self.batched:
-                forward = self.fused_calls[0] if training else self._batched
+                forward = self.compiled_calls[0] if training else self._batched
                 logits_NRBC = forward(self.precision.laid_out(x_NRB))
             else:
                 samples = [self.precision.laid_out(x_B) for x_RB in x_NRB.unbind() for x_B in x_RB.unbind()]
-                calls = self.fused_calls if training else self.modules
+                calls = self.compiled_calls if training else self.modules
                 logits_NRBC = torch.stack(side_by_side(calls, samples)).unflatten(0, self.shape)
         return logits_NRBC.to(self.theta_NRP.dtype)
 
@@ -145,13 +147,13 @@ class Stack:
             return gradients[0].sum(-1)
         return torch.stack([g.sum() for g in gradients]).view(*self.shape, -1).sum(-1)
 
-    def settle_statistics(self, sound_NR: Tensor) -> None:
-        """Take the last batch out of the batch-norm statistics of the networks that were not sound."""
+    def keep_statistics(self, finite_NR: Tensor) -> None:
+        """Take the last batch out of the batch-norm statistics of the networks that were not finite."""
         if self.statistics:
             now = torch.cat([b.flatten() for b in self.statistics])
-            sound = sound_NR.flatten().index_select(0, self.owner)
-            self.settled.copy_(torch.where(sound, now, self.settled))
-            pieces = self.settled.split([b.numel() for b in self.statistics])
+            finite = finite_NR.flatten().index_select(0, self.owner)
+            self.kept_statistics.copy_(torch.where(finite, now, self.kept_statistics))
+            pieces = self.kept_statistics.split([b.numel() for b in self.statistics])
             torch._foreach_copy_(
                 self.statistics, [p.view_as(b) for p, b in zip(pieces, self.statistics, strict=True)]
             )
@@ -168,7 +170,7 @@ class Stack:
 
     def state(self) -> dict[str, Tensor]:
         """All that learning changes, as the very tensors that are in use."""
-        return {"theta": self.theta_NRP, "settled": self.settled} | {
+        return {"theta": self.theta_NRP, "settled": self.kept_statistics} | {
             f"buffer.{name}": b for name, b in self.buffers.items()
         }
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 Step = Callable[[], None]
-Fused = Callable[[Callable[..., Any]], Callable[..., Any]]
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 SIDE_STREAMS = 8
 
 
-def as_it_is(part: Callable[..., Any]) -> Callable[..., Any]:
+def uncompiled(part: Callable[..., Any]) -> Callable[..., Any]:
     return part
 
 

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from coteach.augment import Augment
 from coteach.data.samples import Samples
 from coteach.engine.batches import Batches
-from coteach.engine.team import ALONE, Team
+from coteach.engine.distributed import ALONE, Team
 
 # Readers take a batch in pieces: small enough that a large batch occupies all readers and that what lies ready
 # takes little memory, large enough that handing a piece over costs little.
@@ -184,7 +184,7 @@ def batches_of(x_M: Tensor | Stream, *rest: Any) -> Batches:
 
 
 @contextmanager
-def put_away(*sets: Tensor | Stream) -> Iterator[None]:
+def closing_streams(*sets: Tensor | Stream) -> Iterator[None]:
     """However the block ends, no process that reads for it is left."""
     try:
         yield

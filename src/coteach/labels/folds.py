@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from coteach.augment import Augment
 from coteach.checks import check_labels
 from coteach.data.samples import Samples
-from coteach.engine import PLAINLY, Engine
-from coteach.engine.stream import Stream, put_away
+from coteach.engine import PLAIN_ENGINE, Engine
+from coteach.engine.stream import Stream, closing_streams
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.train import Epoch, Problem, Training, fit, posteriors
@@ -28,7 +28,7 @@ def out_of_sample(
     *,
     folds: int = 5,
     seed: int = 0,
-    engine: Engine = PLAINLY,
+    engine: Engine = PLAIN_ENGINE,
     augment: Augment | None = None,
 ) -> np.ndarray:
     """Probabilities p_MC of every sample, by networks that were trained on the other folds.
@@ -103,7 +103,7 @@ def of_folds(
             best(epoch)
             advance()
 
-        with put_away(best.x_B):
+        with closing_streams(best.x_B):
             fit(problem, METHODS["standard"], plan, build, engine=engine, on_epoch=after)
         if not len(best.p_BC):
             raise ValueError("the loss on held-out samples is finite in no epoch: lower the plan's lr.")

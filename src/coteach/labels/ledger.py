@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from coteach.engine.batches import Batches
-from coteach.engine.diary import Diary
+from coteach.engine.records import Records
 from coteach.engine.state import Tensors, fill
 from coteach.labels.doubt import most_doubted
 
@@ -59,22 +59,22 @@ class Ledger:
         self.margin_SNRB.index_copy_(0, step_1, log_odds(given_NRB, highest_NRB)[None])
         self.other_SNRB.index_copy_(0, step_1, other_NRB[None].int())
 
-    def close(self, batches: Batches, diary: Diary) -> None:
+    def close(self, batches: Batches, records: Records) -> None:
         """Add the epoch that has ended, but not the batches that a network sat out."""
         index_NRM = by_sample(batches.order_SRB[:, None].expand_as(self.given_SNRB))
-        sound_SNRB = diary.sound_SNR[..., None].expand_as(self.given_SNRB) & self.given_SNRB.isfinite()
+        finite_SNRB = records.finite_SNR[..., None].expand_as(self.given_SNRB) & self.given_SNRB.isfinite()
 
         def add(total_NRM: Tensor, of_SNRB: Tensor) -> None:
-            counted = torch.where(sound_SNRB, of_SNRB, 0).to(total_NRM.dtype)
+            counted = torch.where(finite_SNRB, of_SNRB, 0).to(total_NRM.dtype)
             total_NRM.scatter_add_(-1, index_NRM, by_sample(counted))
 
         add(self.seen_NRM, torch.ones_like(self.given_SNRB))
-        add(self.loss_NRM, diary.loss_SNRB)
+        add(self.loss_NRM, records.loss_SNRB)
         add(self.given_NRM, self.given_SNRB)
         add(self.margin_NRM, self.margin_SNRB)
-        add(self.picks_NRM, diary.learnt_SNRB)
-        add(self.candidates_NRM, diary.among_SNRB)
-        self.prediction_NRM.scatter_(-1, index_NRM, by_sample(diary.prediction_SNRB))
+        add(self.picks_NRM, records.learnt_SNRB)
+        add(self.candidates_NRM, records.among_SNRB)
+        self.prediction_NRM.scatter_(-1, index_NRM, by_sample(records.prediction_SNRB))
         self.other_NRM.scatter_(-1, index_NRM, by_sample(self.other_SNRB))
 
     def state(self) -> dict[str, Tensor]:

@@ -75,7 +75,7 @@ def fitting_group(
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
     training = start(problem.part(range(1)), method.networks, plan, build, engine, view or same_view)
-    training.now.turn_to(1)
+    training.clock.set_epoch(1)
     for _ in training.batches.deal(1):
         mini_batch(training, method.planned(plan)[0])()
         break

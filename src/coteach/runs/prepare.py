@@ -11,7 +11,7 @@ from coteach import data
 from coteach.data import Dataset
 from coteach.engine import Engine
 from coteach.engine.batches import View
-from coteach.engine.team import Team, joined
+from coteach.engine.distributed import Team, joined
 from coteach.methods import METHODS, Method
 from coteach.noise import Noise
 from coteach.plan import Plan

@@ -7,8 +7,8 @@ from typing import Any
 
 from safetensors.torch import load, save
 
+from coteach.engine.distributed import Team
 from coteach.engine.state import State, state_of
-from coteach.engine.team import Team
 from coteach.files import remove_unfinished
 from coteach.runs import checkpoint
 from coteach.runs import folder as files

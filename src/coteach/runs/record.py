@@ -16,8 +16,8 @@ from safetensors.torch import save
 import coteach
 from coteach.data import Dataset
 from coteach.engine import Engine
+from coteach.engine.distributed import processes as n_processes
 from coteach.engine.stream import Stream
-from coteach.engine.team import processes as n_processes
 from coteach.events import EVENTS
 from coteach.files import write_atomically
 from coteach.metrics import last_ten, loss_histograms
@@ -69,7 +69,7 @@ class Record:
     def write_losses(self, epoch: Epoch, group: range) -> None:
         """Histograms of the losses of one epoch, a row for each run."""
         training = epoch.training
-        found = loss_histograms(training.diary, training.batches.as_dealt(training.problem.clean_RM))
+        found = loss_histograms(training.records, training.batches.in_batch_order(training.problem.clean_RM))
         for run, histograms in zip(group, found, strict=True):
             row = {"seed": self.seeds[run], "epoch": epoch.number, **histograms}
             files.append_rows(self.folders[self.owners[run]] / "losses.jsonl", [row])

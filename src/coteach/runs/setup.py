@@ -16,8 +16,8 @@ from coteach.augment import AUGMENTS
 from coteach.data import Dataset
 from coteach.data.bounded import read_whole
 from coteach.data.samples import Rows, Samples
+from coteach.engine.distributed import processes
 from coteach.engine.stream import Stream
-from coteach.engine.team import processes
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs.experiment import OWN, Experiment

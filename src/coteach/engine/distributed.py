@@ -99,7 +99,7 @@ class Several(Team):
 
     def agree(self, stack: Stack) -> None:
         if stack.statistics:
-            for statistic in (stack.settled, *stack.statistics):
+            for statistic in (stack.kept_statistics, *stack.statistics):
                 _sum(statistic)
                 statistic /= self.size
 

@@ -21,7 +21,7 @@ class Choice:
     learnt_NRB: Tensor  # where that is not 0
 
 
-class Diary:
+class Records:
     """One entry a step."""
 
     def __init__(self, shape_SNRB: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device | str):
@@ -32,13 +32,13 @@ class Diary:
         self.prediction_SNRB = empty(torch.int32)
         self.among_SNRB = empty(torch.bool)
         self.learnt_SNRB = empty(torch.bool)
-        self.sound_SNR = empty(torch.bool, 3)  # its loss and gradient were finite
+        self.finite_SNR = empty(torch.bool, 3)  # its loss and gradient were finite
 
-    def write(self, step_1: Tensor, chosen: Choice, sound_NR: Tensor) -> None:
+    def write(self, step_1: Tensor, chosen: Choice, finite_NR: Tensor) -> None:
         """The next entry; `step_1` then points behind it."""
         self.loss_SNRB.index_copy_(0, step_1, chosen.loss_NRB.detach()[None])
         self.prediction_SNRB.index_copy_(0, step_1, chosen.prediction_NRB[None].int())
         self.among_SNRB.index_copy_(0, step_1, chosen.among_NRB[None])
         self.learnt_SNRB.index_copy_(0, step_1, chosen.learnt_NRB[None])
-        self.sound_SNR.index_copy_(0, step_1, sound_NR[None])
+        self.finite_SNR.index_copy_(0, step_1, finite_NR[None])
         step_1 += 1

@@ -6,7 +6,7 @@ from torch import Tensor
 from coteach.plan import Plan
 
 
-class Now:
+class Clock:
     """Where a training stands: epoch and step, and what its plan says for them. R runs."""
 
     def __init__(self, plan: Plan, noise_rates: list[float], device: torch.device | str):
@@ -17,7 +17,7 @@ class Now:
         self.lr = torch.zeros((), dtype=torch.float64, device=device)
         self.beta1 = torch.zeros((), dtype=torch.float64, device=device)
 
-    def turn_to(self, epoch: int) -> None:
+    def set_epoch(self, epoch: int) -> None:
         keep = [[self.plan.keep_rate(epoch, tau)] for tau in self.noise_rates]
         self.keep_R1.copy_(torch.tensor(keep, dtype=torch.float64))
         self.epoch.fill_(epoch)
