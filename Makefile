@@ -37,7 +37,7 @@ links: $(INSTALLED) ## ask the network whether the addresses in the documentatio
 	$(SPHINX) -b linkcheck . build/links
 
 bench: $(INSTALLED) ## time an epoch against two plain loops (two minutes on two cores)
-	.venv/bin/coteach bench $(ARGS)
+	.venv/bin/python benchmarks/bench.py $(ARGS)
 
 format: $(INSTALLED) ## mend what can be mended by machine
 	.venv/bin/ruff check --fix

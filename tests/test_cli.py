@@ -14,7 +14,6 @@ import pytest
 
 import coteach
 from coteach import cli
-from coteach.bench.request import Bench
 from coteach.cli import Reproduce, main
 from coteach.paper.presets import preset_names
 from coteach.runs.experiment import Experiment
@@ -56,7 +55,7 @@ def loaded_by(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=True)
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["reproduce"], ["data"], ["bench"], ["report"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["reproduce"], ["data"], ["report"]])
 def test_help_loads_nothing_heavy(tmp_path, command):
     """Torch alone takes two seconds; what is not imported cannot be slow."""
     done = loaded_by(*command, "--help", cwd=tmp_path)
@@ -250,7 +249,7 @@ def test_a_help_fits_the_screen_and_ends_with_examples(command, monkeypatch, cap
 def test_what_a_help_says_to_type_is_understood(command, monkeypatch, capsys):
     for example in examples_in(help_of(command, monkeypatch, capsys)):
         asked = cli.parsed(example.split()[1:])
-        if isinstance(asked, (Experiment, Bench)):  # the others look for the files that are named
+        if isinstance(asked, Experiment):  # the others look for the files that are named
             asked.check()
         if isinstance(asked, Reproduce) and asked.name is not None:
             assert asked.name in preset_names()

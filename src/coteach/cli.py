@@ -1,4 +1,4 @@
-"""The command line: `coteach run`, `demo`, `report`, `reproduce`, `audit`, `data` and `bench`.
+"""The command line: `coteach run`, `demo`, `report`, `reproduce`, `audit` and `data`.
 
 Nothing heavy is imported before a command is known, so that `--help` answers at once.
 """
@@ -19,7 +19,6 @@ import tyro
 
 from coteach import __version__
 from coteach.audit.request import Audit
-from coteach.bench.request import Bench
 from coteach.flags import REGISTRY, flag
 from coteach.report.request import Report
 from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
@@ -89,7 +88,6 @@ Command = (
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Data, tyro.conf.subcommand("data")]
-    | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
 
@@ -167,7 +165,7 @@ def note(message: Warning | str, *where: Any, **more: Any) -> None:
     print(f"note: {message}", file=sys.stderr)
 
 
-def carry_out(command: Experiment | Demo | Report | Reproduce | Audit | Data | Bench) -> None:
+def carry_out(command: Experiment | Demo | Report | Reproduce | Audit | Data) -> None:
     if isinstance(command, Experiment):
         command.check()  # before torch is loaded
         from coteach.report.terminal import run_command
@@ -210,11 +208,6 @@ def carry_out(command: Experiment | Demo | Report | Reproduce | Audit | Data | B
         from coteach.report.audit import audit_command
 
         audit_command(command)
-    elif isinstance(command, Bench):
-        command.check()
-        from coteach.report.bench import bench_command
-
-        bench_command(command)
     else:
         from coteach.report.terminal import data_command
 

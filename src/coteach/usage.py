@@ -79,13 +79,4 @@ examples:
   # from a folder with the published files in it
   coteach data mnist --data-dir data
 """,
-    "bench": """
-examples:
-  # one run of MNIST, and on a GPU of CIFAR-10
-  coteach bench
-  # one run, and fifteen together
-  coteach bench --dataset mnist --runs 1 15
-  # for programs
-  coteach bench --json
-""",
 }

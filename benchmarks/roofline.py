@@ -1,4 +1,4 @@
-"""What the device could do: the work of an epoch, counted, over the rates of the device, measured.
+"""The roofline, what the device could do: the work of an epoch, counted, over the rates of the device, measured.
 
 N networks, R runs, B samples of a batch, P parameters of a network.
 """
@@ -40,7 +40,7 @@ class Rates:
     bytes_per_second: float
 
 
-def floor_seconds(work: Work, rates: Rates) -> float:
+def roofline_seconds(work: Work, rates: Rates) -> float:
     """The work's arithmetic at the rate of a large matrix product, then its bytes at the rate of a large copy:
     no launches, no waiting, nothing done twice. An ideal, not a bound: whoever computes while data move, or keeps
     them in a cache, can stay below it.
@@ -61,7 +61,7 @@ def epoch_work(
 
 def training_step(network: nn.Module, x_B: Tensor) -> Work:
     """Forward, backward, Adam: its arrays read and written once, what the layers put out likewise."""
-    activations = _Activations(network)
+    activations = ActivationBytes(network)
     with FlopCounterMode(display=False) as counter, activations:
         logits = network.train()(as_floats(x_B))
         F.cross_entropy(logits, logits.argmax(-1)).backward()
@@ -70,7 +70,7 @@ def training_step(network: nn.Module, x_B: Tensor) -> Work:
 
 
 def forward(network: nn.Module, x_B: Tensor) -> Work:
-    activations = _Activations(network)
+    activations = ActivationBytes(network)
     with FlopCounterMode(display=False) as counter, activations, torch.no_grad():
         network.eval()(as_floats(x_B))
     return Work(counter.get_total_flops(), 2 * activations.bytes)
@@ -84,7 +84,7 @@ def as_floats(x: Tensor) -> Tensor:
     return x.float() / 255 if x.dtype == torch.uint8 else x
 
 
-class _Activations:
+class ActivationBytes:
     """Counts the bytes that a network's leaf modules put out, while it is entered."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -107,10 +107,10 @@ class _Activations:
 def measured_rates(device: str, precision: Precision) -> Rates:
     """The best of several sizes and tries, on all cores of a CPU."""
     with precision.set():
-        return _rates(device, torch.bfloat16 if precision is Precision.BF16 else torch.float32)
+        return best_rates(device, torch.bfloat16 if precision is Precision.BF16 else torch.float32)
 
 
-def _rates(device: str, dtype: torch.dtype) -> Rates:
+def best_rates(device: str, dtype: torch.dtype) -> Rates:
     gpu = device.startswith("cuda")
     flop_rates = []
     for n in (2048, 4096, 8192) if gpu else (512, 1024, 2048):

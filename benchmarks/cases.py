@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from coteach import data
-from coteach.bench.request import Bench
 from coteach.data import Dataset
 from coteach.methods import METHODS, Method
 from coteach.noise import Noise
@@ -54,7 +53,7 @@ class Case:
 
     @cached_property
     def noise(self) -> Noise:
-        return setup.draw_noise(self.experiment, self._cut)
+        return setup.draw_noise(self.experiment, self.some_samples)
 
     @property
     def plan(self) -> Plan:
@@ -72,35 +71,30 @@ class Case:
         return setup.network_builder(self.experiment, self.dataset, self.device)
 
     def problem(self) -> Problem:
-        return setup.make_problem([self.experiment], self._cut, [self.noise], self.device)
+        return setup.make_problem([self.experiment], self.some_samples, [self.noise], self.device)
 
     @cached_property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """x, noisy y, x_test, y_test on the host, as the plain loops start from."""
-        train, test = (
-            setup.as_stored(x, self.experiment, self._cut, "cpu") for x in self._cut.tensors("a benchmark")
-        )
-        return train, torch.from_numpy(self.noise.labels), test, self._cut.y_test
+        samples = self.some_samples
+        train, test = (setup.as_stored(x, self.experiment, samples, "cpu") for x in samples.tensors("a benchmark"))
+        return train, torch.from_numpy(self.noise.labels), test, samples.y_test
 
     @property
-    def _cut(self) -> Dataset:
-        whole = self.dataset
-        x_train, _ = whole.tensors("a benchmark")
-        return replace(whole, x_train=x_train[: self.samples], y_train=whole.y_train[: self.samples])
+    def some_samples(self) -> Dataset:
+        x_train, _ = self.dataset.tensors("a benchmark")
+        y_train = self.dataset.y_train
+        return replace(self.dataset, x_train=x_train[: self.samples], y_train=y_train[: self.samples])
 
 
-def make_case(request: Bench, name: str, runs: int, device: str) -> Case:
-    experiment = Experiment(
-        name,
-        request.method,
-        seeds=tuple(range(1, runs + 1)),
-        data_dir=request.data_dir,
-        precision=request.precision,
-        stack=request.stack,
-    )
+def make_case(experiment: Experiment, device: str) -> Case:
     experiment.check()
     dataset, published = load_or_stand_in(experiment)
     return Case(dataset, published, experiment, device, len(dataset.x_train))
+
+
+def first_seeds(runs: int) -> tuple[int, ...]:
+    return tuple(range(1, runs + 1))
 
 
 def load_or_stand_in(experiment: Experiment) -> tuple[Dataset, bool]:

@@ -1,1 +1,0 @@
-"""How fast an epoch is: ours, the loops that people write, and what the device could do."""
