@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from coteach.augment import CROP_DRAWS, Augment, random_crop_flip, unit_range
+from coteach.cli import run as command
 from coteach.data.samples import Rows
 from coteach.engine import Engine
 from coteach.engine.distributed import Team, joined
@@ -30,13 +31,12 @@ from coteach.engine.state import state_of
 from coteach.engine.stream import Stream
 from coteach.methods import METHODS
 from coteach.plan import Plan
-from coteach.report import terminal
 from coteach.runs import checkpoint
 from coteach.train import Epoch, Problem, fit
 from killed import die_at
 from tiny import BY_RULE, FIDELITIES, PLAN, mlp, normed, problem
 
-LOADED = sklearn.datasets, terminal
+LOADED = sklearn.datasets, command
 SOON = 100  # seconds; a process that does not notice the end of another would wait for ten minutes
 UNEVEN = replace(PLAN, epochs=4, warmup=1, ramp=2, batch_size=17)  # in parts of 8 and 9, or 4, 4, 4 and 5
 

@@ -14,11 +14,10 @@ import pytest
 
 import coteach
 from coteach import cli
-from coteach.cli import Reproduce, main
+from coteach.cli import EXAMPLES, Reproduce, main
 from coteach.paper.presets import preset_names
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import default_folder
-from coteach.usage import EXAMPLES
 
 COMMAND = [sys.executable, "-m", "coteach"]
 ROOT = Path(__file__).parents[1]
@@ -292,7 +291,7 @@ def test_a_signal_that_python_drops_comes_again(signum, code, monkeypatch):
         time.sleep(20)
         after.append("never")
 
-    monkeypatch.setattr(cli, "carry_out", work)
+    monkeypatch.setitem(cli.CARRIED_OUT_BY, cli.Data, work)
     with pytest.raises(SystemExit) as stop:
         cli.main(["data"])
     assert stop.value.code == code

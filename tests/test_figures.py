@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coteach.cli.demo import VARIANTS
 from coteach.names import METHODS
 from coteach.paper.presets import LABELS
 from coteach.report import figures
-from coteach.report.demo import VARIANTS
 from coteach.report.figures import accuracy, by_epoch, curves, line_styles, precision
 from coteach.report.line_ends import spread_out
 

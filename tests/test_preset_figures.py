@@ -6,10 +6,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from coteach.cli.reproduce import in_order
 from coteach.paper import measured
 from coteach.paper.presets import cells
 from coteach.report import preset_figures
-from coteach.report.reproduce import in_order
 from measured_cases import cell_named, pretend, pretend_all
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from coteach.cli.reproduce import comparison_tables, in_order
 from coteach.paper import compare
 from coteach.paper.presets import cells, preset_names
 from coteach.report import preset_page
-from coteach.report.reproduce import comparison_tables, in_order
-from coteach.report.screen import console
+from coteach.terminal import console
 from measured_cases import cell_named, pretend, pretend_all
 
 

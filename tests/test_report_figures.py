@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from coteach.cli import main
+from coteach.cli.report import PANELS
 from coteach.report import figures
 from coteach.report.curve_grid import MEASURES, Grid, draw_grid, numbered, over_seeds
-from coteach.report.request import PANELS
 from report_runs import changed_experiment, write_run
 
 

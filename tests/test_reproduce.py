@@ -9,9 +9,9 @@ import time
 import pytest
 
 from coteach.cli import main
+from coteach.cli import reproduce as command
 from coteach.paper import measured, presets, reproduce, stack
 from coteach.paper.presets import cells, preset_names
-from coteach.report import terminal
 from coteach.runs.run import run_together
 from measured_cases import pretend, pretend_all
 
@@ -158,7 +158,7 @@ def test_a_stack_of_one_cell_goes_on_with_the_same_command_too(tiny, monkeypatch
     def interrupt(epoch):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(terminal, "progress_note", interrupt)
+    monkeypatch.setattr(command, "progress_note", interrupt)
     with pytest.raises(SystemExit, match="130"):
         main("reproduce tiny --cells standard-authors-epochs-2-pair --device cpu".split())
     out = capsys.readouterr().out

@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from coteach import cli
+from coteach.cli import run as command
 from coteach.engine import Engine
 from coteach.engine.precision import Precision
 from coteach.engine.state import State, fill, state_of
 from coteach.methods import METHODS
-from coteach.report import terminal
 from coteach.runs import checkpoint
 from coteach.runs.experiment import Experiment
 from coteach.runs.resume import stored_engine
@@ -102,7 +102,7 @@ def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
     command = [
         sys.executable,
         "-m",
-        "coteach.cli",
+        "coteach",
         "run",
         "--epochs",
         "2000",
@@ -131,15 +131,15 @@ def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
 def test_the_command_that_goes_on_works_as_it_is_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")  # and no line of it is broken
     out, data_dir = tmp_path / "a run", tmp_path / "my data"
-    shown = terminal.progress_note
+    shown = command.progress_note
     words = ["run", "--epochs", "3", "--device", "cpu", "--out", str(out), "--data-dir", str(data_dir)]
     for again in range(2):
-        monkeypatch.setattr(terminal, "progress_note", interrupt)
+        monkeypatch.setattr(command, "progress_note", interrupt)
         with pytest.raises(SystemExit, match="130"):
             cli.main(words)
         words = shlex.split(capsys.readouterr().out.split("note: stopped; `")[1].split("` goes on\n")[0])[1:]
         assert words == ["run", "--resume", str(out), "--data-dir", str(data_dir)], again
-    monkeypatch.setattr(terminal, "progress_note", shown)
+    monkeypatch.setattr(command, "progress_note", shown)
     cli.main(words)
     assert (out / "summary.json").exists()
 

@@ -151,7 +151,7 @@ def test_the_command_goes_on(unfinished, capsys):
 
 @pytest.mark.parametrize("method", ["coteaching", "f_correction"])
 def test_the_bar_goes_on_where_the_run_stopped(tmp_path, monkeypatch, method):
-    from coteach.report import terminal
+    from coteach.cli import run as command
 
     e = experiment(method, epochs=3, seeds=(1, 2), group=2, out=tmp_path / "run")
     stopped([e], 2)
@@ -176,7 +176,7 @@ def test_the_bar_goes_on_where_the_run_stopped(tmp_path, monkeypatch, method):
             assert visible
             shown[0][2] += advance
 
-    monkeypatch.setattr(terminal, "progress_bars", Bars)
+    monkeypatch.setattr(command, "progress_bars", Bars)
     cli.main(["run", "--resume", str(tmp_path / "run")])
     total = 6 if method == "f_correction" else 3
     assert shown == [[method, total, total]]

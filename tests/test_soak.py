@@ -44,7 +44,7 @@ def test_killed_by_the_clock(tmp_path):
     kills = 0
     while not (out / "summary.json").exists():
         arguments = ["--resume", str(out)] if (out / "config.toml").exists() else first
-        started = subprocess.Popen([sys.executable, "-m", "coteach.cli", "run", *arguments], env=environment,
+        started = subprocess.Popen([sys.executable, "-m", "coteach", "run", *arguments], env=environment,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
         try:
             started.wait(timeout=chance.uniform(3, 9) if kills < 20 else None)

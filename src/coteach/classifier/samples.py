@@ -173,7 +173,7 @@ def bar(verbose: int, what: str, total: int) -> Iterator[Callable[..., None]]:
     if not verbose:
         yield lambda n=1, note="": None
         return
-    from coteach.report.screen import progress_bars
+    from coteach.terminal import progress_bars
 
     with progress_bars() as bars:
         task = bars.add_task(what, total=total, note="")

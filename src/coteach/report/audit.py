@@ -15,8 +15,8 @@ from rich.text import Text
 from coteach.audit.decisions import CORRECTED, apply_decisions
 from coteach.audit.request import Audit
 from coteach.audit.samples import Samples, Skipped, printable, shown, usable
-from coteach.report.screen import console, progress_bars
 from coteach.runs.folder import claim_folder
+from coteach.terminal import console, progress_bars
 
 OTHERWISE = Path("runs/audit")
 MOST_LINES = 10

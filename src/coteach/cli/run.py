@@ -1,19 +1,29 @@
-"""The terminal's side of `coteach run` and `coteach data`: progress, one table, where things were written."""
+"""`coteach run`: its flags are the fields of `Experiment`; progress, one table, where things were written."""
 
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rich.markup import escape
 from rich.table import Table
 
-from coteach.report.screen import console, progress_bars
-from coteach.runs.callbacks import Tracker
-from coteach.runs.checkpoint import rows_kept
 from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
-from coteach.runs.resume import stored_experiment
-from coteach.runs.run import Result, run
-from coteach.runs.setup import n_epochs
-from coteach.train import Epoch
+from coteach.terminal import console, progress_bars
+
+if TYPE_CHECKING:
+    from coteach.runs.callbacks import Tracker
+    from coteach.runs.run import Result
+    from coteach.train import Epoch
+
+RUN_EXAMPLES = """
+examples:
+  # half of the digits' labels wrong; nothing to download, ten seconds
+  coteach run --method coteaching --noise symmetric --rate 0.5
+  # MNIST as in the paper, five seeds together
+  coteach run --dataset mnist --noise pair --rate 0.45 --seeds 1 2 3 4 5
+  # go on after Ctrl-C, a crash or a power cut
+  coteach run --resume runs/digits-coteaching-symmetric-0.5-paper
+
+Every run folder has config.toml (what was run), metrics.jsonl (a row for each
+seed and epoch), summary.json (the result), the noise and the networks.
+"""
 
 
 class Measured(Protocol):
@@ -34,9 +44,15 @@ def progress_note(epoch: Measured) -> str:
 
 
 def run_command(asked: Experiment) -> None:
+    asked.check()  # before torch is loaded
+    from coteach.runs.checkpoint import rows_kept
+    from coteach.runs.resume import stored_experiment
+    from coteach.runs.run import run
+    from coteach.runs.setup import n_epochs
+
     experiment = asked if asked.resume is None else stored_experiment(asked)
 
-    def share(epoch: Epoch) -> float:
+    def share(epoch: "Epoch") -> float:
         return len(epoch.rows) / len(experiment.seeds)  # of the runs that are trained at a time
 
     with progress_bars() as progress:
@@ -45,7 +61,7 @@ def run_command(asked: Experiment) -> None:
             experiment.method, total=n_epochs(experiment), completed=round(done), visible=False, note=""
         )
 
-        def show(epoch: Epoch) -> None:  # not before, or a refusal would stand below a dead bar
+        def show(epoch: "Epoch") -> None:  # not before, or a refusal would stand below a dead bar
             progress.update(task, advance=share(epoch), visible=True, note=progress_note(epoch))
 
         result = run(
@@ -58,7 +74,7 @@ def run_command(asked: Experiment) -> None:
     console.print(f"written to {result.folder}", soft_wrap=True, markup=False)
 
 
-def trackers_of(experiment: Experiment) -> list[Tracker]:
+def trackers_of(experiment: Experiment) -> list["Tracker"]:
     if experiment.tensorboard is None:
         return []
     from coteach.runs.tensorboard import TensorBoard
@@ -66,7 +82,7 @@ def trackers_of(experiment: Experiment) -> list[Tracker]:
     return [TensorBoard(None if experiment.tensorboard == IN_RUN_FOLDER else experiment.tensorboard)]
 
 
-def summary_table(result: Result) -> Table:
+def summary_table(result: "Result") -> Table:
     s = result.summary
     epochs, best = averaged(len(result.rows) // len(s["seeds"]))
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -91,24 +107,3 @@ def averaged(epochs: int) -> tuple[str, str]:
 
 def with_spread(mean: float, std: float | None, n: int) -> str:
     return f"{mean:.2f} %" if std is None else f"{mean:.2f} ± {std:.2f} % (n = {n})"
-
-
-def data_command(names: tuple[str, ...], data_dir: Path | None) -> None:
-    from coteach import data
-
-    for name in names:
-        dataset = data.load(name, data_dir)
-        shape = "×".join(map(str, dataset.x_train.shape[1:]))
-        console.print(
-            f"{name}: {len(dataset.x_train):,} / {len(dataset.x_test):,} samples of {shape}, "
-            f"{dataset.n_classes} classes {dataset.note}",
-            soft_wrap=True,
-        )
-    if not names:
-        home = data.data_home(data_dir)
-        table = Table("data set", "what it is", "where", box=None, pad_edge=False)
-        for status in data.status(data_dir):
-            where = (status.found or status.note).replace(f"{home}/", "")
-            table.add_row(status.name, data.DATASETS[status.name].what, escape(where))
-        console.print(f"data folder: {home}", soft_wrap=True, markup=False)
-        console.print(table)

@@ -3,27 +3,46 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
+from coteach.cli.run import progress_note
+from coteach.flags import flag
 from coteach.names import METHODS
-from coteach.report.figures import curves
-from coteach.report.screen import console, progress_bars
-from coteach.report.terminal import progress_note
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.runs.parallel import Send, in_processes
-from coteach.runs.run import run_together
-from coteach.runs.setup import n_epochs
+from coteach.terminal import console, progress_bars
 
-NOISES = {"pair 45 %": ("pair", 0.45), "symmetric 50 %": ("symmetric", 0.5)}
+DEMO_EXAMPLES = """
+examples:
+  # about a minute on two cores; ends with a table and a figure
+  coteach demo
+  # a first look
+  coteach demo --seeds 1
+"""
+
+DEMO_NOISES = {"pair 45 %": ("pair", 0.45), "symmetric 50 %": ("symmetric", 0.5)}
 ENOUGH = 30  # epochs, after which the wrong labels begin to show
-ELSEWHERE = ("coteaching_plus_own", "iterative")  # part of an ablation, and for open-set noise
-VARIANTS = {name: Experiment(method=name) for name in METHODS if name not in ELSEWHERE} | {
+LEFT_OUT = ("coteaching_plus_own", "iterative")  # part of an ablation, and for open-set noise
+VARIANTS = {name: Experiment(method=name) for name in METHODS if name not in LEFT_OUT} | {
     "coteaching_plus, authors": Experiment(method="coteaching_plus", fidelity="authors"),
     "coteaching, softmax_twice": Experiment(method="coteaching", loss="softmax_twice"),
 }
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Compare all methods on handwritten digits, of whose labels about half are wrong."""
+
+    out: Annotated[Path | None, flag("PATH", "runs/demo, numbered if taken")] = None
+    """Folder to write; must be new or empty."""
+    seeds: Annotated[tuple[int, ...], flag("N [N ...]", "1 2 3")] = (1, 2, 3)
+    """Seeds of the networks and of the batches, one run each."""
+    epochs: Annotated[int | None, flag("N", "50")] = None
+    """Epochs: how often every sample is learnt from."""
 
 
 @dataclass(frozen=True)
@@ -35,36 +54,41 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Outcome:
     """What a run left in its folder."""
 
     rows: list[dict]
     summary: dict
 
 
-def demo_command(seeds: tuple[int, ...], epochs: int | None, out: Path | None) -> None:
+def demo_command(demo: Demo) -> None:
+    seeds, epochs = demo.seeds, demo.epochs
     for variant in variants(seeds, epochs, Path()):
-        variant.experiments[0].check()
-    out = files.claim_folder(out, Path("runs/demo"))
+        variant.experiments[0].check()  # before torch is loaded
+    from coteach.report.figures import curves
+
+    out = files.claim_folder(demo.out, Path("runs/demo"))
     todo = variants(seeds, epochs, out)
-    console.print(f"{len(todo)} methods, {len(NOISES)} noises, {counted(len(seeds))} each, in one process a core")
+    console.print(
+        f"{len(todo)} methods, {len(DEMO_NOISES)} noises, {plural(len(seeds))} each, in one process a core"
+    )
     with progress_bars() as progress:
         bars = Bars(progress, todo)
-        for variant in in_processes(train, todo, bars.show):
+        for variant in in_processes(train_variant, todo, bars.show):
             bars.finish(variant)
-    cells = {v.label: [read(e.out) for e in v.experiments if e.out] for v in todo}
-    console.print(table(cells, len(seeds), min(10, todo[0].experiments[0].plan().epochs)))
+    cells = {v.label: [read_outcome(e.out) for e in v.experiments if e.out] for v in todo}
+    console.print(results_table(cells, len(seeds), min(10, todo[0].experiments[0].plan().epochs)))
     if epochs is not None and epochs < ENOUGH:
         console.print(
-            f"{counted(epochs, 'epoch')} are too few to tell methods apart: all are still learning", style="dim"
+            f"{plural(epochs, 'epoch')} are too few to tell methods apart: all are still learning", style="dim"
         )
     for text, label in bars.notes.items():
         console.print(f"note, {label}: {text}", markup=False, style="dim")
     figure = [out / "demo.png", out / "demo.svg"]
     curves(
-        {noise: {label: row[i].rows for label, row in cells.items()} for i, noise in enumerate(NOISES)},
+        {noise: {label: row[i].rows for label, row in cells.items()} for i, noise in enumerate(DEMO_NOISES)},
         figure,
-        f"scikit-learn's digits, MLP 64-256-10, mean of {counted(len(seeds))}, band: ± 1 standard deviation",
+        f"scikit-learn's digits, MLP 64-256-10, mean of {plural(len(seeds))}, band: ± 1 standard deviation",
     )
     console.print(f"figure: {figure[0]}", soft_wrap=True, markup=False)
     console.print(f"everything: {out}", soft_wrap=True, markup=False)
@@ -74,7 +98,7 @@ def demo_command(seeds: tuple[int, ...], epochs: int | None, out: Path | None) -
     )
 
 
-def counted(n: int, what: str = "seed") -> str:
+def plural(n: int, what: str = "seed") -> str:
     return f"{n} {what}" + "s" * (n != 1)
 
 
@@ -82,6 +106,8 @@ class Bars:
     """One bar over everything and one for each method at work, moved by messages from its process."""
 
     def __init__(self, progress: Progress, todo: list[Variant]):
+        from coteach.runs.setup import n_epochs
+
         self.progress = progress
         self.epochs = {variant.label: n_epochs(variant.experiments[0]) for variant in todo}
         self.whole = progress.add_task("all methods", total=sum(self.epochs.values()), note="")
@@ -116,15 +142,17 @@ def variants(seeds: tuple[int, ...], epochs: int | None, out: Path) -> list[Vari
                     device="cpu",
                     out=out / label.replace(", ", "-") / f"{kind}-{rate:g}",
                 )
-                for kind, rate in NOISES.values()
+                for kind, rate in DEMO_NOISES.values()
             ),
         )
         for label, base in VARIANTS.items()
     ]
 
 
-def train(variant: Variant, send: Send) -> None:
+def train_variant(variant: Variant, send: Send) -> None:
     """In a process of its own."""
+    from coteach.runs.run import run_together
+
     run_together(
         list(variant.experiments),
         say=lambda line: send(("note", variant.label, line)),
@@ -132,20 +160,20 @@ def train(variant: Variant, send: Send) -> None:
     )
 
 
-def read(folder: Path) -> Cell:
-    return Cell(
+def read_outcome(folder: Path) -> Outcome:
+    return Outcome(
         files.read_rows(folder / "metrics.jsonl"), json.loads((folder / "summary.json").read_text("utf-8"))
     )
 
 
-def table(cells: dict[str, list[Cell]], n_seeds: int, last: int = 10) -> Table:
+def results_table(cells: dict[str, list[Outcome]], n_seeds: int, last: int = 10) -> Table:
     grid = Table(
-        title=f"digits: test accuracy (%) over the last {last} epochs, mean ± std of {counted(n_seeds)},\n"
+        title=f"digits: test accuracy (%) over the last {last} epochs, mean ± std of {plural(n_seeds)},\n"
         "and label precision: the share (%) of right labels among those learnt from",
         title_justify="left",
     )
     grid.add_column("method", no_wrap=True)
-    for noise in NOISES:
+    for noise in DEMO_NOISES:
         grid.add_column(noise, justify="right", no_wrap=True)
         grid.add_column("prec.", justify="right", no_wrap=True)
     for label, row in cells.items():

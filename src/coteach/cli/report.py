@@ -1,20 +1,68 @@
 """`coteach report`: the page of runs, their figures, or the paper's. No torch: it reads what was written."""
 
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import tyro
+
+from coteach.cli.reproduce import in_order
 from coteach.files import write_atomically
+from coteach.flags import flag
+from coteach.names import check_name
 from coteach.paper.presets import preset_names
-from coteach.report.preset_figures import preset_figures
-from coteach.report.request import Report
-from coteach.report.run_files import find_runs, read_run
-from coteach.report.screen import console
+from coteach.terminal import console
+
+REPORT_EXAMPLES = """
+examples:
+  # a page for one run, opened in the browser
+  coteach report runs/digits-coteaching-symmetric-0.5-paper --open
+  # a page that compares all runs in a folder
+  coteach report runs/demo
+  # the curves as SVG, PDF and PNG, noises side by side, and their tables
+  coteach report runs/demo --figures
+  coteach report runs/demo --figures --panels test_accuracy disagreement
+"""
 
 PAGE = "report.html"
 USUAL_PANELS = ("test_accuracy", "label_precision")
+PANELS = ("test_accuracy", "label_precision", "disagreement", "total_variation", "keep_rate")
+PANELS_HELP = f"Curves of the runs to draw with --figures, below each other: {', '.join(PANELS)}."
+
+
+@dataclass(frozen=True)
+class Report:
+    """Show runs on one page that works offline and in print, or write figures for a paper."""
+
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, flag("[RUN ...]", "none")] = ()
+    """Run folders, or folders with runs in them; with --figures also names as `coteach reproduce` lists them."""
+    open: bool = False
+    """Open the page in the browser."""
+    figures: bool = False
+    """Write SVG, PDF and PNG instead: the curves of the runs, and tables, or the paper's figures as measured."""
+    panels: Annotated[tuple[str, ...], flag("NAME [NAME ...]", "test_accuracy label_precision", PANELS_HELP)] = ()
+    out: Annotated[Path | None, flag("PATH", "report.html, in the folder of a single run; figures")] = None
+    """File to write, or with --figures the folder."""
+    results: Path = Path("results")
+    """Folder of what `coteach reproduce` measured, for --figures."""
+
+    def check(self) -> None:
+        """Raise a ValueError for what does not go together."""
+        if self.figures and self.open:
+            raise ValueError("--open is for the page, and --figures writes none: leave one of them out.")
+        if self.panels and not self.figures:
+            raise ValueError(
+                "--panels is for figures, and the page has all curves: add --figures, or leave it out."
+            )
+        for name in self.panels:
+            check_name("panel", name, PANELS)
+        if not self.runs and not self.figures:
+            raise ValueError("no run is named: give run folders, or a folder with runs in it, such as runs/demo.")
 
 
 def report_command(report: Report) -> None:
+    report.check()
     if report.figures:
         write_figures(report)
     else:
@@ -22,6 +70,7 @@ def report_command(report: Report) -> None:
 
 
 def write_page(report: Report) -> None:
+    from coteach.report.run_files import read_run
     from coteach.report.run_page import report_page
 
     folders = found(report.runs)
@@ -39,6 +88,8 @@ def write_page(report: Report) -> None:
 
 
 def found(places: tuple[str, ...]) -> list[Path]:
+    from coteach.report.run_files import find_runs
+
     folders, unfinished = find_runs(places)
     if unfinished:
         n = len(unfinished)
@@ -84,6 +135,7 @@ def figures_of_runs(folders: list[Path], panels: list[str], out: Path) -> list[P
     """A figure for each data set, and the tables of all."""
     from coteach.report.figure_tables import write_tables
     from coteach.report.run_figures import measured, write_curves
+    from coteach.report.run_files import read_run
     from coteach.report.run_groups import groups_of
 
     groups = groups_of([read_run(folder) for folder in folders])
@@ -99,7 +151,7 @@ def figures_of_runs(folders: list[Path], panels: list[str], out: Path) -> list[P
 
 def figures_of_presets(names: list[str], results: Path, out: Path) -> list[Path]:
     from coteach.report.figures import FORMATS
-    from coteach.report.reproduce import in_order
+    from coteach.report.preset_figures import preset_figures
 
     paths = []
     for name in names or preset_names():

@@ -1,0 +1,196 @@
+"""`coteach reproduce`: the list, the progress, and at the end the comparison. Torch is loaded only to train."""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from coteach.cli.run import progress_note
+from coteach.flags import flag
+from coteach.paper import compare
+from coteach.paper.compare import Line
+from coteach.paper.measured import in_folder, path_of, read, taken_over
+from coteach.paper.presets import Cell, asked_for, preset_names, refuse_too_few
+from coteach.terminal import console, progress_bars
+
+LOCAL_RAY = "local"  # a Ray of this machine alone, if no address is given
+
+REPRODUCE_EXAMPLES = """
+examples:
+  # which figures and tables there are, and what is measured already
+  coteach reproduce
+  # one of them: about 5 minutes of an H200
+  coteach reproduce mnist
+  # a quick look at it, and the tables of what is there
+  coteach reproduce mnist --epochs 2 --seeds 1
+  coteach reproduce mnist --only-report
+  # a part of it, by five processes that share the GPUs
+  coteach reproduce ablation --cells cifar10-coteaching --processes 5
+"""
+
+MARKS = "✓ nearer than the bar, or else than the larger spread over seeds; ✗ not; neither where no spread is known"
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Measure a figure or table of the paper, and set it beside the known numbers."""
+
+    name: Annotated[str | None, tyro.conf.Positional, flag("[NAME]", "none")] = None
+    """Figure or table to measure, as far as it is missing; without a name they are only listed."""
+    seeds: Annotated[tuple[int, ...] | None, flag("N [N ...]", "as many as the figure or table has")] = None
+    """Seeds of the networks and of the batches, one run each; seeds measured before stay."""
+    epochs: Annotated[int | None, flag("N", "the paper's")] = None
+    """Epochs; the files of another number of epochs have other names."""
+    cells: Annotated[str | None, flag("TEXT", "all")] = None
+    """Measure only cells that have this in their names, such as coteaching_plus or pair-0.45."""
+    all: bool = False
+    """Measure also the cells and seeds that are left for when there is time."""
+    only_report: bool = False
+    """Train nothing: draw the figure and the tables of what was measured."""
+    out: Path = Path("results")
+    """Folder of the results; what is in it is not measured again."""
+    device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    processes: Annotated[str | None, flag("{N,auto}", "this one; auto: one for each GPU, or core")] = None
+    """Processes that share the work, in turn on the GPUs there are, or with one thread each."""
+    ray: Annotated[str | None, flag("[ADDRESS]", "none; without an address, a Ray of this machine")] = None
+    """Share the work out over the machines of a Ray cluster."""
+    data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
+    """Folder with the published data files."""
+
+
+def reproduce_command(asked: Reproduce) -> None:
+    """Measure what is missing, then report all that is there, be it of this call or of earlier ones."""
+    if asked.name is None:
+        list_presets(asked)
+        return
+    if not asked.only_report:
+        refuse_too_few(asked.name, asked.epochs, then=asked.all, only=asked.cells)
+    wanted = asked_for(asked.name, asked.seeds, asked.epochs, asked.device, then=asked.all, only=asked.cells)
+    for cell in wanted:
+        replace(cell.experiment, seeds=cell.seeds).check()  # before torch is loaded
+    known = in_folder(asked.out)
+    for cell in asked_for(asked.name, None, asked.epochs, then=True):
+        taken_over(cell, asked.out, known)  # what was measured for another figure
+    missing = [cell for cell in wanted if not is_there(cell, asked.out)]
+    if missing and not asked.only_report:
+        train_missing(asked, asked.name)
+    else:
+        console.print(f"{len(wanted) - len(missing)} of {len(wanted)} cells are in {asked.out}", markup=False)
+    report(asked.name, asked.epochs, asked.out)
+
+
+def list_presets(asked: Reproduce) -> None:
+    if asked.ray not in (None, LOCAL_RAY):
+        raise ValueError(f"nothing is named to be measured: put {asked.ray} before --ray, if it is that.")
+    table = Table("name", "what it is", box=None, pad_edge=False)
+    for column in ("cells", "there", "runs"):
+        table.add_column(column, justify="right")
+    for name in preset_names():
+        wanted = asked_for(name, asked.seeds, asked.epochs, then=asked.all)
+        there = sum(is_there(cell, asked.out) for cell in wanted)
+        runs = sum(len(cell.seeds) for cell in wanted)
+        table.add_row(name, wanted[0].title if wanted else "", str(len(wanted)), str(there), str(runs))
+    console.print(table)
+    console.print(f"there: cells whose seeds are all in {asked.out}", soft_wrap=True, markup=False, style="dim")
+
+
+def is_there(cell: Cell, out: Path) -> bool:
+    """Whether every seed of a cell was measured."""
+    record = read(path_of(cell, out), cell.hash)
+    return record is not None and set(cell.seeds) <= set(record["summary"]["seeds"])
+
+
+def train_missing(asked: Reproduce, name: str) -> None:
+    from coteach.paper.reproduce import Progress, reproduce
+
+    try:
+        with progress_bars() as bars:
+            task = bars.add_task(name, total=None, note="")
+            told: set[str] = set()
+
+            def show(p: Progress) -> None:
+                method = p.label.partition(" (")[0]
+                bars.update(task, completed=p.done, total=p.total, description=method, note=progress_note(p))
+
+            def say(line: str) -> None:
+                if line not in told:  # every stack would say it again
+                    told.add(line)
+                    bars.console.print(f"note: {line}", markup=False)
+
+            reproduce(
+                name,
+                asked.seeds,
+                asked.epochs,
+                asked.out,
+                asked.device,
+                asked.data_dir,
+                then=asked.all,
+                only=asked.cells,
+                processes=asked.processes,
+                ray=asked.ray,
+                say=say,
+                on_progress=show,
+            )
+    except KeyboardInterrupt:
+        print(
+            f"coteach: stopped; the cells that were finished are in {asked.out}: the same command goes on from "
+            "there, and with the rest from the last epochs.",
+            file=sys.stderr,
+        )
+        raise SystemExit(130) from None
+
+
+def report(name: str, epochs: int | None, out: Path) -> None:
+    records = in_order(name, epochs, out)
+    if not records:
+        if epochs is None:
+            raise ValueError(f"no cell of {name} is in {out}: leave --only-report out, and they are measured.")
+        raise ValueError(
+            f"no cell of {name} with --epochs {epochs} is in {out}: "
+            "leave --epochs out for the paper's, or --only-report, and they are measured."
+        )
+    from coteach.report.preset_page import sources, write_page
+
+    written = [*write_page(name, epochs, records, out / name), compare.write_summary(out)]
+    lines = compare.beside(records)
+    for table in comparison_tables(lines):
+        console.print(table)
+    for text in (MARKS, *sources(lines)) if any(line.target for line in lines) else ():
+        console.print(text, style="dim", markup=False)
+    for path in written:
+        console.print(f"written: {path}", soft_wrap=True, markup=False)
+
+
+def in_order(name: str, epochs: int | None, out: Path) -> list[dict[str, Any]]:
+    """The records of a preset that are there, whatever the number of seeds, as it has them."""
+    found = ((path_of(cell, out), cell.hash) for cell in asked_for(name, None, epochs, then=True))
+    return [r | {"file": path.relative_to(out).as_posix()} for path, wanted in found if (r := read(path, wanted))]
+
+
+def comparison_tables(lines: list[Line]) -> list[Table]:
+    """One for each column of the paper's, so that they fit into a terminal."""
+    tables = []
+    for column in dict.fromkeys(line.column for line in lines):
+        table = Table(title=column, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("test accuracy (%) of", min_width=24, overflow="fold")
+        for name in ("ours", "n", "known", "differs by"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("source", no_wrap=True)
+        before = None
+        for line in lines:
+            if line.column == column:
+                _, method, _, ours, n, known, difference, _, _ = line.texts()
+                again = line.cell is before
+                style = {True: "green", False: "red", None: ""}[line.within]
+                source = "" if line.target is None else line.target.source
+                verdict = difference + {True: " ✓", False: " ✗", None: "  "}[line.within] if difference else ""
+                texts = ("", "", "") if again else (method, ours, n)
+                table.add_row(*texts, known, f"[{style}]{verdict}[/]" if style else verdict, source)
+                before = line.cell
+        tables.append(table)
+    return tables
