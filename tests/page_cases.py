@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from coteach.report.page import skeleton
+from coteach.pages import style_of
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -53,7 +53,7 @@ def harmless(pages: list, contexts: list) -> Iterator[None]:
 def schemes(page: str) -> dict[str, dict[str, str]]:
     """The colours of a page by name, light and dark."""
     found: dict[str, dict[str, str]] = {"light": {}, "dark": {}}
-    for part in re.split(r"^(?=@media)|^(?=:root)", skeleton(page)["style"], flags=re.MULTILINE):
+    for part in re.split(r"^(?=@media)|^(?=:root)", style_of("report", page), flags=re.MULTILINE):
         scheme = "dark" if "prefers-color-scheme: dark" in part else "light"
         found[scheme] |= dict(re.findall(r"--([\w-]+): (#\w{6});", part))
     assert found["light"].keys() == found["dark"].keys()

@@ -21,10 +21,10 @@ from coteach import cli, metrics
 from coteach.cli import main
 from coteach.events import EVENTS
 from coteach.methods import METHODS
+from coteach.pages import page_file
 from coteach.paper.presets import cells
 from coteach.plan import Plan
 from coteach.report import figures, run_figures, run_labels, run_page, run_tables
-from coteach.report.page import page_file
 from coteach.report.run_files import read_run
 from coteach.report.run_groups import Group
 from coteach.report.run_page import report_page
@@ -101,7 +101,7 @@ def test_the_policy_lets_the_pages_own_script_and_style_run_and_nothing_else(und
     for kind in ("script", "style"):
         digest = base64.b64encode(hashlib.sha256(parts.inside[kind].encode()).digest()).decode()
         assert rules[f"{kind}-src"] == f"'sha256-{digest}'"
-    assert "innerHTML" not in page_file("report.js")
+    assert "innerHTML" not in page_file("report", "report.js")
 
 
 def test_the_page_asks_nobody_and_its_ids_are_its_own(tmp_path):
@@ -384,7 +384,7 @@ def test_text_and_shapes_stand_out_from_their_ground(scheme):
     for name in ("right", "wrong", "edge", "accent"):
         assert contrast(colours[name], colours["paper"]) >= 3
     for shade in re.findall(
-        r"\.s\d+ \{ background: color-mix\(in srgb, var\(--accent\) (\d+)%", page_file("report.css")
+        r"\.s\d+ \{ background: color-mix\(in srgb, var\(--accent\) (\d+)%", page_file("report", "report.css")
     ):
         assert contrast(mixed(colours["accent"], colours["paper"], int(shade) / 100), colours["ink"]) >= 4.5
 
@@ -395,14 +395,14 @@ def mixed(one: str, other: str, share: float) -> str:
 
 
 def test_the_lines_of_all_methods_are_seen_on_a_dark_ground():
-    style = page_file("report.css")
+    style = page_file("report", "report.css")
     for colour in set(figures.COLOURS.values()) - {"#000000"}:  # which is the ink
         found = re.findall(rf'\[stroke="{colour.lower()}"\] {{ stroke: (#\w{{6}}); }}', style)
         assert contrast((found or [colour])[0], schemes("report")["dark"]["paper"]) >= 3, colour
 
 
 def test_a_shade_of_every_tenth_is_there():
-    style = page_file("report.css")
+    style = page_file("report", "report.css")
     assert {f"s{k}" for k in range(1, run_labels.SHADES + 1)} == set(
         re.findall(r"^\.(s\d+) ", style, re.MULTILINE)
     )

@@ -14,8 +14,8 @@ from PIL import Image
 
 from coteach.audit import thumbnails
 from coteach.audit.samples import Skipped
+from coteach.pages import page_file
 from coteach.report import review
-from coteach.report.page import page_file
 from page_cases import HOSTILE, contrast, schemes
 from review_audits import made_up, with_pictures, with_rows, write_audit
 
@@ -91,7 +91,7 @@ def test_the_page_asks_nobody_and_builds_no_markup_from_text(tmp_path):
         assert all(
             value.startswith(("data:", "#")) for name, value in attributes.items() if name in ("src", "href")
         )
-    script = page_file("review.js") + page_file("review_state.js")
+    script = page_file("report", "review.js") + page_file("report", "review_state.js")
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser", script
     )

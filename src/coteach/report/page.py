@@ -1,11 +1,10 @@
 """Pieces of an HTML page. What users wrote goes through `text`; only `Markup` is taken as it is."""
 
-import base64
-import hashlib
 import html
 import re
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
+
+from coteach.pages import csp_hash, page_file, style_of
 
 NUMBER = re.compile(r"[-+−]?[\d,.]+( ± [\d.]+)?( %)?|–|")
 
@@ -16,19 +15,10 @@ class Markup(str):
     __slots__ = ()
 
 
-def page_file(name: str) -> str:
-    return (files("coteach.report") / "pages" / name).read_text(encoding="utf-8")
-
-
 def skeleton(name: str, *scripts: str) -> dict[str, str]:
     """The parts that every page has: its style after the one that all share, its script, and their hashes."""
-    style, script = page_file("base.css") + page_file(f"{name}.css"), "".join(map(page_file, scripts))
+    style, script = style_of("report", name), "".join(page_file("report", script) for script in scripts)
     return {"style": style, "style_hash": csp_hash(style), "script": script, "script_hash": csp_hash(script)}
-
-
-def csp_hash(content: str) -> str:
-    """By which the page's policy knows its own script and style, and lets no other run."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
 
 
 def filled(template: str, parts: dict[str, str]) -> str:

@@ -14,7 +14,8 @@ from coteach.audit.judge import Findings
 from coteach.audit.request import Audit
 from coteach.audit.samples import Samples, readable
 from coteach.audit.thumbnails import thumbnails
-from coteach.report.page import filled, page_file, skeleton
+from coteach.pages import page_file
+from coteach.report.page import filled, skeleton
 
 MOST = 20_000  # suspects on the page
 BLOCK = 200  # pictures that the page reads together
@@ -34,7 +35,7 @@ def review_page(findings: Findings, audit: Audit, folder: Path, mark: str) -> st
         "audit": as_json(facts),
         "pictures": picture_blocks(pictures or []),
     }
-    return filled(page_file("review.html"), parts)
+    return filled(page_file("report", "review.html"), parts)
 
 
 def as_json(facts: Any) -> str:

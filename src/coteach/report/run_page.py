@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import coteach
+from coteach.pages import page_file
 from coteach.paper.compare import Line
 from coteach.report import run_tables as tables
 from coteach.report.curve_grid import MEASURES
-from coteach.report.page import Markup, element, filled, joined, page_file, scrolled, skeleton, text
+from coteach.report.page import Markup, element, filled, joined, scrolled, skeleton, text
 from coteach.report.preset_page import sources
 from coteach.report.run_figures import measured, panel_svg
 from coteach.report.run_files import Run
@@ -38,7 +39,7 @@ def report_page(runs: list[Run]) -> str:
             element("section", element("h2", name), body, id=id_) for id_, (name, body) in sections.items()
         ),
     }
-    return filled(page_file("report.html"), parts)
+    return filled(page_file("report", "report.html"), parts)
 
 
 def about(runs: list[Run]) -> str:

@@ -1,0 +1,54 @@
+"""HTML pages from templates: files that work offline, in which what users wrote is shown as text.
+
+A room keeps templates, styles and scripts of its page in a folder `pages`; `base.html` and `base.css` are here.
+"""
+
+import base64
+import hashlib
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+
+def render(room: str, page: str, scripts: tuple[str, ...], **content: Any) -> str:
+    """The page `page`.html of a room, such as "report", with its style and scripts inside."""
+    style = style_of(room, page)
+    script = "".join(page_file(room, name) for name in scripts)
+    return templates(room).get_template(f"{page}.html").render(
+        style=Markup(style),
+        style_hash=csp_hash(style),
+        script=Markup(script),
+        script_hash=csp_hash(script),
+        **content,
+    )  # fmt: skip
+
+
+def templates(room: str) -> Environment:
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(f"coteach.{room}", "pages"), PackageLoader("coteach", "pages")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=encodable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def encodable(value: Any) -> Any:
+    """What is no UTF-8, as in some names of files, becomes \\udce9."""
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if type(value) is str else value
+
+
+def style_of(room: str, page: str) -> str:
+    return (files("coteach") / "pages" / "base.css").read_text(encoding="utf-8") + page_file(room, f"{page}.css")
+
+
+def page_file(room: str, name: str) -> str:
+    return (files(f"coteach.{room}") / "pages" / name).read_text(encoding="utf-8")
+
+
+def csp_hash(content: str) -> str:
+    """By which the page's policy knows its own script and style, and lets no other run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
