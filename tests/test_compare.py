@@ -50,7 +50,9 @@ def test_the_numbers_are_those_printed():
         + 58.63 + 79.27 + 79.38 + 79.42 + 79.89 + 56.44 + 79.72 + 77.73 + 80.12 + 80.62
     )  # fmt: skip
     assert all(t.max is None or t.max >= t.mean for t in compare.targets())
-    assert sum(t.source == "jocor" for t in compare.targets()) == 6 * 6 + 2 * 5  # MNIST beside two kinds of cells
+    assert (
+        sum(t.source == "jocor" for t in compare.targets()) == 6 * 6 + 2 * 5 + 2
+    )  # MNIST and JoCoR on CIFAR-100 beside two kinds of cells
     bars = {
         (t.where["experiment"], t.where["method"], t.where.get("rate")): t.bar for t in compare.targets() if t.bar
     }

@@ -64,7 +64,7 @@ def measure(wanted, out, **options):
         ("openset-imagenet32", 5, 5, 5, 15),
         ("tiny-imagenet", 3, 3, 19, 57),
         ("tiny-imagenet-200", 18, 18, 18, 54),
-        ("jocor", 21, 75, 36, 126),
+        ("jocor", 27, 81, 39, 135),
     ],
 )
 def test_presets_expand_to_the_cells_of_the_paper(name, n_cells, n_runs, n_cells_then, n_runs_then):
@@ -152,7 +152,7 @@ def test_stacks_are_of_cells_that_may_run_together(name):
 def cell_key(cell):
     """All but the noise and τ, read off the name."""
     e = cell.experiment
-    numbers = (e.keep_type, e.warmup, e.estimate_epochs, e.joint_weight, e.steps_per_epoch)
+    numbers = (e.keep_type, e.warmup, e.estimate_epochs, e.joint_weight, e.steps_per_epoch, e.decay_start)
     return (e.dataset, e.method, e.loss, e.warmup_loss, e.fidelity, e.network, *numbers)
 
 
@@ -171,7 +171,7 @@ def test_open_sets_of_another_share_are_other_images_and_do_not_run_together():
         {"noise": "symmetric"}, {"noise_seed": 1}, {"tau": 0.3}, {"epochs": 3}, {"batch_size": 32}, {"warmup": 0},
         {"ramp": 2}, {"keep_type": 2}, {"network": "mlp3"}, {"optimizer": "sgd"}, {"lr": 0.1},
         {"precision": "bf16"}, {"fidelity": "paper+floor"}, {"joint_weight": 0.1}, {"steps_per_epoch": 2},
-        {"warmup_loss": "gce"},
+        {"warmup_loss": "gce"}, {"decay_start": 2},
     ],
     ids=str,
 )  # fmt: skip

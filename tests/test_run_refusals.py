@@ -36,6 +36,7 @@ from run_cases import experiment, silent
         ({"lr": 0.0}, "learning rate above 0"),
         ({"method": "jocor", "joint_weight": 1.5}, "a share from 0 to 1"),
         ({"steps_per_epoch": 0}, "at least 1"),
+        ({"decay_start": 0}, "decay_start is 0"),
         ({"warmup_loss": "softmax"}, "choose one of"),
         ({"warmup_loss": "gce", "warmup": 0}, "give warmup, too"),
         ({"warmup_loss": "gce", "epochs": 1, "ramp": 1}, "and more epochs than that"),
@@ -197,3 +198,16 @@ def test_what_the_user_sets_is_never_shrunk():
     assert (plan.ramp, plan.warmup) == (5, 4)
     assert not [note for note in notes if note.startswith(("ramp", "warmup"))]
     assert shrunk(plan, 1.0)[0].epochs == 5
+
+
+def test_a_decay_that_the_user_begins_after_the_last_epoch_never_begins():
+    plan, notes = Experiment(dataset="cifar10", fidelity="authors", epochs=5, decay_start=100).plan_and_notes()
+    assert [plan.learning_rate(epoch) for epoch in (1, 5)] == [plan.lr, plan.lr]
+    assert plan.beta1(5) == 0.9
+    assert not [note for note in notes if note.startswith("decay_start")]
+
+
+def test_a_decay_of_the_user_s_is_a_line_where_the_data_set_has_steps():
+    usual, asked = (Experiment(dataset="openset-cifar100", decay_start=start).plan() for start in (None, 50))
+    assert usual.learning_rate(50) == usual.lr / 10
+    assert asked.learning_rate(50) == asked.lr > asked.learning_rate(51) > asked.learning_rate(100) == 0

@@ -14,6 +14,7 @@ from coteach.paper.presets import cells, listed, preset_names
 # What a cell may have beyond its method, data and noise: a number is of the plain cell unless it says otherwise.
 UNUSUAL = (
     "loss", "warmup_loss", "tau", "keep_type", "warmup", "estimate_epochs", "joint_weight", "steps_per_epoch",
+    "decay_start",
 )  # fmt: skip
 HEADER = ("experiment", "method", "noise", "ours", "n", "known", "difference", "within", "source")
 

@@ -14,7 +14,9 @@ from coteach import names
 from coteach.runs.experiment import Experiment
 
 ABOUT = {"title", "show", "data", "first", "then", "cells"}  # keys of a preset that are no fields of an experiment
-NUMBERS = ("keep_type", "warmup", "estimate_epochs", "joint_weight", "steps_per_epoch", "epochs", "tau")
+NUMBERS = (
+    "keep_type", "warmup", "estimate_epochs", "joint_weight", "steps_per_epoch", "decay_start", "epochs", "tau",
+)  # fmt: skip
 LABELS = {
     "standard": "Standard",
     "decoupling": "Decoupling",
@@ -75,6 +77,7 @@ class Cell:
             "estimate_epochs": e.estimate_epochs,
             "joint_weight": e.joint_weight,
             "steps_per_epoch": e.steps_per_epoch,
+            "decay_start": e.decay_start,
             "epochs": e.plan().epochs,
         }
 
@@ -238,6 +241,8 @@ def row_label(e: Experiment) -> str:
         details.append(f"c = {e.joint_weight:g}")
     if e.steps_per_epoch is not None:
         details.append(f"{e.steps_per_epoch} steps")
+    if e.decay_start is not None:
+        details.append(f"decay from epoch {e.decay_start}")
     if e.estimate_epochs is not None:
         details.append(f"Q̂ after {e.estimate_epochs} epochs")
     if e.tau is not None and e.rate is not None:

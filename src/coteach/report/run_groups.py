@@ -26,6 +26,7 @@ TOLD = {
     "steps_per_epoch": "steps per epoch ",
     "optimizer": "",
     "lr": "learning rate ",
+    "decay_start": "decay from epoch ",
     "noise_seed": "noise seed ",
     "noise_stream": "noise of NumPy ",
     "matrix": "matrix ",

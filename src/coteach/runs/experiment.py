@@ -3,6 +3,7 @@
 No torch here: a mistake in a flag is told before anything heavy is loaded.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -23,7 +24,7 @@ OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 # Flags that go into the plan as they are.
 GIVEN = (
     "batch_size", "warmup", "ramp", "keep_type", "keep_per_class", "optimizer", "lr", "loss", "estimate_epochs",
-    "warmup_loss", "joint_weight", "steps_per_epoch",
+    "warmup_loss", "joint_weight", "steps_per_epoch", "decay_start",
 )  # fmt: skip
 
 WITHOUT_WARMUP = ("f_correction", "f_correction_known", "iterative")  # methods that begin anew, or in rounds
@@ -115,6 +116,8 @@ class Experiment:
     """Optimiser."""
     lr: Annotated[float | None, flag("X", "0.001; 0.005 for digits, 0.01 for openset-…")] = None
     """Learning rate at the start."""
+    decay_start: Annotated[int | None, flag("N", "80; 20 for digits, in two steps for openset-…")] = None
+    """Epoch from which the learning rate falls to zero, in a straight line."""
     device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
     precision: Annotated[Precisions, flag("NAME", "tf32 for convolutions on a GPU, else float32")] = "auto"
@@ -186,7 +189,7 @@ class Experiment:
         if weight is not None and not (isinstance(weight, Real) and 0 <= float(weight) <= 1):
             raise ValueError(f"joint_weight is {weight}: give a share from 0 to 1, such as 0.9.")
         least = {"epochs": 1, "batch_size": 1, "ramp": 1, "estimate_epochs": 1, "group": 1, "steps_per_epoch": 1}
-        least |= {"warmup": 0, "noise_seed": 0}
+        least |= {"decay_start": 1, "warmup": 0, "noise_seed": 0}
         for name, lowest in least.items():
             value = getattr(self, name)
             if value is not None and not (is_whole(value) and value >= lowest):
@@ -275,15 +278,20 @@ class Experiment:
         if fidelity.warmup_short:
             usual = replace(usual, warmup=max(usual.warmup - 1, 0))
         given: dict[str, Any] = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
-        return shrunk(replace(usual, **given), epochs / recipe.epochs)
+        if self.decay_start is not None:
+            given["milestones"] = ()
+        return shrunk(replace(usual, **given), epochs / recipe.epochs, given)
 
 
-def shrunk(plan: Plan, share: float) -> tuple[Plan, list[str]]:
-    """A plan whose landmarks lie inside its epochs: those that do not are moved in proportion, and named."""
+def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan, list[str]]:
+    """A plan whose landmarks lie inside its epochs: those that do not are moved in proportion, and named.
+
+    A decay that the user begins after the last epoch never begins.
+    """
     changes: dict[str, Any] = {}
     if plan.milestones and plan.milestones[-1] >= plan.epochs:
         changes["milestones"] = tuple(max(1, round(m * share)) for m in plan.milestones)
-    if not plan.milestones and plan.decay_start >= plan.epochs:
+    if not plan.milestones and "decay_start" not in given and plan.decay_start >= plan.epochs:
         changes["decay_start"] = max(1, round(plan.decay_start * share))
     if plan.ramp > plan.epochs:
         changes["ramp"] = max(1, round(plan.ramp * share))
