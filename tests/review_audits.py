@@ -10,11 +10,11 @@ from PIL import Image
 from coteach.audit.decisions import fingerprint
 from coteach.audit.judge import Findings
 from coteach.audit.request import Audit
+from coteach.audit.review import review_page
 from coteach.audit.samples import Rows, Samples
 from coteach.audit.tables import as_csv
 from coteach.audit.write import cleaned_rows, suspect_rows
 from coteach.labels.ledger import Suspects
-from coteach.report.review import review_page
 
 
 def made_up(classes: list[str], n: int, suspects: int, networks: int = 2, **samples: Any) -> Findings:

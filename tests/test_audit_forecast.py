@@ -5,8 +5,8 @@ import pytest
 from torch import nn
 
 from coteach import RobustClassifier
-from coteach.audit import forecast as module
-from coteach.audit.forecast import forecast, from_epochs, spread
+from coteach.audit import judge as module
+from coteach.audit.judge import forecast, from_epochs, spread
 from coteach.audit.samples import Samples
 from coteach.cli import main
 

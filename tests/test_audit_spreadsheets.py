@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from coteach.audit.columns import learn_column
-from coteach.audit.encoding import features, usable_cells, write_encoding
-from coteach.audit.rows import read_rows
+from coteach.audit.encoding import features, write_encoding
 from coteach.audit.samples import usable
-from coteach.audit.tables import read_csv
+from coteach.audit.tables import learn_column, read_csv, read_rows, usable_cells
 
 TOWNS = ["Köln", "Bonn", "Zürich", "Ulm"]
 

@@ -16,11 +16,24 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from coteach.audit.columns import Category, Numbers, Vectors, as_json, as_numbers, from_json, learn_column
-from coteach.audit.encoding import TableEncoder, features, read_encoding, write_encoding
-from coteach.audit.rows import label_array, read_rows
-from coteach.audit.tables import check_header, read_csv, read_table
-from coteach.audit.texts import HOW, Texts
+from coteach.audit.encoding import features, read_encoding, write_encoding
+from coteach.audit.tables import (
+    HOW,
+    Category,
+    Numbers,
+    TableEncoder,
+    Texts,
+    Vectors,
+    as_json,
+    as_numbers,
+    check_header,
+    from_json,
+    label_array,
+    learn_column,
+    read_csv,
+    read_rows,
+    read_table,
+)
 from coteach.cli import main
 
 

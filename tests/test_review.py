@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from coteach.audit import thumbnails
+from coteach.audit import images, review
 from coteach.audit.samples import Skipped
 from coteach.pages import page_file
-from coteach.report import review
 from page_cases import HOSTILE, contrast, schemes
 from review_audits import made_up, with_pictures, with_rows, write_audit
 
@@ -197,7 +196,7 @@ def test_a_picture_that_is_gone_is_none_and_many_are_smaller(tmp_path, monkeypat
     findings = with_pictures(tmp_path / "pictures", ["a", "b"], 30, 10, 200)
     assert findings.samples.paths is not None
     Path(findings.samples.paths[findings.suspects.index[3]]).unlink()
-    monkeypatch.setattr(thumbnails, "SIDES", ((5, 160), (9, 96)))
+    monkeypatch.setattr(images, "SIDES", ((5, 160), (9, 96)))
     pictures = pictures_of(write_audit(findings, tmp_path))
     assert [k for k, picture in enumerate(pictures) if picture is None] == [3]
     assert {picture.size for picture in pictures if picture is not None} == {(64, 32)}
@@ -206,28 +205,28 @@ def test_a_picture_that_is_gone_is_none_and_many_are_smaller(tmp_path, monkeypat
 @pytest.mark.parametrize("n, side", [(300, 640), (301, 320), (600, 320), (601, 160), (10_000, 96), (10_001, 64)])
 def test_few_suspects_have_large_pictures(n, side, tmp_path, monkeypatch):
     sides = []
-    monkeypatch.setattr(thumbnails, "from_file", lambda path, side: sides.append(side))
+    monkeypatch.setattr(images, "from_file", lambda path, side: sides.append(side))
     findings = made_up(["a", "b"], 12, 4, paths=[Path("x")] * 12)
-    thumbnails.thumbnails(findings.samples, np.zeros(n, dtype=np.int64))
+    images.thumbnails(findings.samples, np.zeros(n, dtype=np.int64))
     assert sides == [side] * n
 
 
 def test_pictures_are_smaller_where_large_ones_have_no_room(tmp_path, monkeypatch):
     findings = with_pictures(tmp_path / "pictures", ["a", "b"], 30, 10, 1000)
-    large = thumbnails.thumbnails(findings.samples, findings.suspects.index)
+    large = images.thumbnails(findings.samples, findings.suspects.index)
     assert large is not None
-    monkeypatch.setattr(thumbnails, "MOST_CHARACTERS", sum(len(uri or "") for uri in large) - 1)
-    smaller = thumbnails.thumbnails(findings.samples, findings.suspects.index)
+    monkeypatch.setattr(images, "MOST_CHARACTERS", sum(len(uri or "") for uri in large) - 1)
+    smaller = images.thumbnails(findings.samples, findings.suspects.index)
     assert smaller is not None
     assert {opened(uri or "").size for uri in smaller} == {(320, 160)}
 
 
 def test_pictures_end_where_there_is_no_more_room(tmp_path, monkeypatch):
     findings = with_pictures(tmp_path / "pictures", ["a", "b"], 30, 10)
-    whole = thumbnails.thumbnails(findings.samples, findings.suspects.index)
+    whole = images.thumbnails(findings.samples, findings.suspects.index)
     assert whole is not None
-    monkeypatch.setattr(thumbnails, "MOST_CHARACTERS", sum(len(uri or "") for uri in whole[:4]))
-    assert thumbnails.thumbnails(findings.samples, findings.suspects.index) == [*whole[:4], *[None] * 6]
+    monkeypatch.setattr(images, "MOST_CHARACTERS", sum(len(uri or "") for uri in whole[:4]))
+    assert images.thumbnails(findings.samples, findings.suspects.index) == [*whole[:4], *[None] * 6]
 
 
 @pytest.mark.parametrize("shape, mode", [((9, 7), "L"), ((1, 9, 7), "L"), ((3, 9, 7), "RGB")])
@@ -236,7 +235,7 @@ def test_arrays_that_are_images_are_shown(shape, mode, dtype):
     x = np.random.default_rng(0).integers(0, 256, (12, *shape)).astype(dtype)
     x[0].flat[:2] = (0, 255)
     findings = made_up(["a", "b"], 12, 4, x=x)
-    uris = thumbnails.thumbnails(findings.samples, findings.suspects.index)
+    uris = images.thumbnails(findings.samples, findings.suspects.index)
     assert uris is not None
     picture = opened(uris[1] or "")
     assert (picture.mode, picture.size) == (mode, (7, 9))
@@ -247,7 +246,7 @@ def test_arrays_that_are_images_are_shown(shape, mode, dtype):
 def test_arrays_that_are_no_images_have_no_pictures():
     for shape in ((2,), (5, 9, 7)):
         findings = made_up(["a", "b"], 12, 4, x=np.zeros((12, *shape)))
-        assert thumbnails.thumbnails(findings.samples, findings.suspects.index) is None
+        assert images.thumbnails(findings.samples, findings.suspects.index) is None
 
 
 # ---- colours ---------------------------------------------------------------------------------------------------

@@ -1,11 +1,6 @@
-"""From a table to numbers, and later from new tables or images to numbers of the same kind.
-
-M rows, K numbers of a row.
-"""
+"""How an audit made numbers of its data, kept beside its model, to make numbers of new data in the same way."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +9,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from coteach.audit.arrays import loaded
-from coteach.audit.columns import (
-    Column,
-    as_json,
-    from_json,
-    has_decimal_commas,
-    is_missing,
-    learn_column,
-    with_points,
-)
 from coteach.audit.images import read_new_images
-from coteach.audit.tables import Cells, Table, read_table
-from coteach.audit.texts import Texts
+from coteach.audit.tables import TableEncoder, Texts, as_json, from_json, read_table
 from coteach.files import write_atomically
 from coteach.words import in_a_line
 
@@ -33,44 +18,6 @@ NAME, WORDS = "encoding.json", "encoding.safetensors"
 LARGEST, LARGEST_SIDE = 2**28, 2**14  # bytes of a file, pixels of an image
 # What a file raises that is no JSON, is nested too deeply, or does not hold what it should.
 BROKEN = (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError, SafetensorError)
-
-
-@dataclass(frozen=True, eq=False)
-class TableEncoder:
-    """Columns side by side, the text last."""
-
-    columns: list[Column]
-    text: Texts | None
-
-    @classmethod
-    def learn(
-        cls, table: Table, leave_out: Sequence[str], text: str | None, seed: int
-    ) -> tuple["TableEncoder", list[str]]:
-        """The encoder, and a sentence for each thing it decided."""
-        notes: list[str] = []
-        names = [name for name in table.columns if name not in (*leave_out, text)]
-        cells = {name: usable_cells(table, table.columns[name]) for name in names}
-        commas = sum(cells[name] is not table.columns[name] for name in names)
-        if commas:
-            notes.append(f"decimal commas in {commas} column{'s' * (commas > 1)} are read as points")
-        columns = [c for name in names if (c := learn_column(name, cells[name], notes)) is not None]
-        texts = None if text is None else Texts.learn(text, as_texts(table.columns[text]), seed)
-        return cls(columns, texts), notes
-
-    def apply(self, table: Table, path: Path) -> np.ndarray:
-        """Numbers (M, K) as float32; NaN only in a row without its vector."""
-        parts = [column.apply(usable_cells(table, table.column(column.name, path))) for column in self.columns]
-        if self.text is not None:
-            parts.append(self.text.apply(as_texts(table.column(self.text.name, path))))
-        return np.concatenate(parts, 1).astype(np.float32)
-
-
-def usable_cells(table: Table, cells: Cells) -> Cells:
-    return with_points(cells) if table.decimal_commas and has_decimal_commas(cells) else cells
-
-
-def as_texts(cells: Cells) -> list[str]:
-    return ["" if is_missing(cell) else str(cell) for cell in cells]
 
 
 def write_encoding(folder: Path, encoding: Any) -> None:

@@ -1,20 +1,27 @@
-"""A table as columns of cells: comma-separated text with the line of every bad row, or parquet."""
+"""A table: cells of a CSV or parquet file, columns and texts as numbers, rows as samples.
+
+M rows, K numbers that a column becomes; of texts V words and pairs, K directions.
+"""
 
 import codecs
 import csv
 import io
 import json
+import re
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
+from numbers import Real
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from coteach.audit.samples import Skipped, printable, shown
+from coteach.audit.samples import Rows, Samples, Skipped, printable, readable, shown
 from coteach.names import nearest
 from coteach.words import in_a_line
 
@@ -239,3 +246,353 @@ def pyarrow() -> tuple[ModuleType, ModuleType]:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise ValueError("parquet files need pyarrow: pip install pyarrow.") from error
+
+
+# ---- columns as numbers, by what is learnt of the audited table -------------------------------------------------
+
+MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "<na>"}  # in features; not as a label
+MOST_VALUES = 50  # of a category that get a number of their own
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+(,\d+)?([eE][-+]?\d+)?\s*", re.ASCII)  # or a whole number
+NEARLY_ALL = 0.95  # of a column's cells, to say what kind it is
+DATE = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}.*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ]\d{1,2}:\d{2}.*)?"
+)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers as they are; a missing one is the median, and marked if the audited table had missing ones."""
+
+    name: str
+    median: float
+    marked: bool
+    kind: ClassVar[str] = "numbers"
+
+    def apply(self, cells: Cells) -> np.ndarray:
+        x_M, _ = as_numbers(cells)
+        gone = np.isnan(x_M)
+        filled = np.where(gone, self.median, x_M)
+        return np.stack([filled, gone], 1) if self.marked else filled[:, None]
+
+
+@dataclass(frozen=True)
+class Category:
+    """A number for each of the commonest values, one for all others if there are any, one for a missing value."""
+
+    name: str
+    values: list[str]
+    others: bool
+    missing: bool
+    kind: ClassVar[str] = "category"
+
+    def apply(self, cells: Cells) -> np.ndarray:
+        place = {value: k for k, value in enumerate(self.values)}
+        x_MK = np.zeros((len(cells), len(place) + self.others + self.missing))
+        for row, cell in zip(x_MK, cells, strict=True):
+            if is_missing(cell):
+                row[-1:] = self.missing
+            elif (k := place.get(str(cell))) is not None:
+                row[k] = 1
+            elif self.others:
+                row[len(place)] = 1
+        return x_MK
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A column of vectors; a row without one has NaN."""
+
+    name: str
+    length: int
+    kind: ClassVar[str] = "vectors"
+
+    def apply(self, cells: Cells) -> np.ndarray:
+        x_MK = cells if isinstance(cells, np.ndarray) else parsed_vectors(cells)
+        if x_MK is None or x_MK.shape[1] != self.length:
+            raise ValueError(f"column {shown(self.name)} does not hold vectors of {self.length} numbers.")
+        return np.where(np.isfinite(x_MK).all(1, keepdims=True), x_MK, np.nan)
+
+
+Column = Numbers | Category | Vectors
+KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Numbers, Category, Vectors)}
+
+
+def learn_column(name: str, cells: Cells, notes: list[str]) -> Column | None:
+    """How a column becomes numbers; None, and a note, for one that is left out."""
+
+    def leave_out(why: str) -> None:
+        notes.append(f"column {shown(name)} is left out: {why}")
+
+    vectors = cells if isinstance(cells, np.ndarray) else parsed_vectors(cells)
+    if vectors is not None:
+        return Vectors(name, vectors.shape[1]) if vectors.shape[1] else leave_out("its vectors are empty")
+    there = [cell for cell in cells if not is_missing(cell)]
+    if not there:
+        return leave_out("it is empty")
+    if not all(isinstance(cell, (str, Real)) or type(cell).__name__ == "Decimal" for cell in there):
+        return leave_out(f"cells of type {type(there[0]).__name__} cannot be used")
+    if sum(isinstance(cell, str) and bool(DATE.fullmatch(cell.strip())) for cell in there) >= NEARLY_ALL * len(
+        there
+    ):
+        return leave_out("dates cannot be used; make numbers of them, such as the year or the day of the week")
+    x_M, odd = as_numbers(cells)
+    if odd <= (1 - NEARLY_ALL) * len(there):
+        return learn_numbers(name, x_M, odd, notes)
+    return learn_category(name, [str(cell) for cell in there], len(there) < len(cells), notes)
+
+
+def learn_numbers(name: str, x_M: np.ndarray, odd: int, notes: list[str]) -> Numbers | None:
+    known = x_M[~np.isnan(x_M)]
+    if odd:
+        notes.append(f"column {shown(name)}: {odd} cell(s) that are no finite numbers count as missing")
+    if len(known) == len(x_M) and (np.diff(x_M) > 0).all() and (x_M == np.floor(x_M)).all():
+        named = f"--id {shlex.quote(name)} would name them by it"
+        notes.append(f"column {shown(name)} is left out: it numbers the rows; {named}")
+        return None
+    if len(known) == len(x_M) and known.min() == known.max():
+        notes.append(f"column {shown(name)} is left out: it is the same in every row")
+        return None
+    return Numbers(name, float(np.median(known)), len(known) < len(x_M))
+
+
+def learn_category(name: str, there: list[str], missing: bool, notes: list[str]) -> Category | None:
+    counts = Counter(there)
+    if len(counts) == 1 and not missing:
+        notes.append(f"column {shown(name)} is left out: it is the same in every row")
+        return None
+    if len(counts) > MOST_VALUES and 2 * len(counts) > len(there):
+        notes.append(
+            f"column {shown(name)} is left out: nearly every row has its own value; "
+            f"is it a text (--text {shlex.quote(name)}) or a name of the row (--id {shlex.quote(name)})?"
+        )
+        return None
+    if len(counts) > MOST_VALUES:
+        notes.append(
+            f"column {shown(name)} has {len(counts)} values: all but the {MOST_VALUES} commonest count as one"
+        )
+    common = sorted(counts, key=lambda value: (-counts[value], value))[:MOST_VALUES]
+    return Category(name, sorted(common), len(counts) > MOST_VALUES, missing)
+
+
+def as_numbers(cells: Cells) -> tuple[np.ndarray, int]:
+    """float64 (M,), NaN for what is missing or no finite number; and how many are there but no finite number."""
+    x_M = np.full(len(cells), np.nan)
+    odd = 0
+    for i, cell in enumerate(cells):
+        if is_missing(cell):
+            continue
+        try:
+            value = float(
+                "_" if isinstance(cell, str) and "_" in cell else cell
+            )  # Python reads 1_000, others do not
+        except (ValueError, TypeError, OverflowError):
+            odd += 1
+            continue
+        x_M[i] = value if np.isfinite(value) else np.nan
+        odd += not np.isfinite(value)
+    return x_M, odd
+
+
+def has_decimal_commas(cells: Cells) -> bool:
+    """Whether all that is there are numbers as 1,5, or whole ones, and not all of them whole."""
+    if isinstance(cells, np.ndarray):
+        return False
+    there = [cell for cell in cells if not is_missing(cell)]
+    return any("," in str(cell) for cell in there) and all(
+        isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) for cell in there
+    )
+
+
+def with_points(cells: Cells) -> list[Any]:
+    return [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
+
+
+def is_missing(cell: Any) -> bool:
+    return cell is None or cell != cell or (isinstance(cell, str) and cell.strip().lower() in MISSING)
+
+
+def as_json(column: Column) -> dict[str, Any]:
+    return {"kind": column.kind, **asdict(column)}
+
+
+def from_json(facts: dict[str, Any]) -> Column:
+    return KINDS[facts["kind"]](**{name: value for name, value in facts.items() if name != "kind"})
+
+
+# ---- texts as vectors of bounded length: TF-IDF of words and pairs of words, then its main directions (LSA) -----
+
+MOST_WORDS = 30_000
+MOST_DIRECTIONS = 128
+HOW: dict[str, Any] = {"strip_accents": "unicode", "sublinear_tf": True, "ngram_range": (1, 2)}
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """How a column of texts becomes numbers."""
+
+    name: str
+    words: list[str]
+    idf_V: np.ndarray
+    directions_KV: np.ndarray
+
+    @classmethod
+    def learn(cls, name: str, texts: Sequence[str], seed: int) -> "Texts":
+        from sklearn.decomposition import TruncatedSVD  # heavy, and only texts need it
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        for least in (2, 1):  # a word of one text says nothing about others, but there may be no others
+            vectorizer = TfidfVectorizer(min_df=least, max_features=MOST_WORDS, **HOW)
+            try:
+                tfidf_MV = vectorizer.fit_transform(texts)
+            except ValueError:
+                continue
+            k = min(MOST_DIRECTIONS, min(tfidf_MV.shape) - 1)
+            if k >= 1:
+                directions_KV = TruncatedSVD(k, random_state=seed).fit(tfidf_MV).components_.astype(np.float32)
+                words = vectorizer.get_feature_names_out().tolist()
+                return cls(name, words, vectorizer.idf_.astype(np.float32), directions_KV)
+        raise ValueError(f"column {shown(name)} has hardly any words: give the column with the texts as --text.")
+
+    def apply(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors (M, K) of length one, or zero for a text of unknown words."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        vectorizer = TfidfVectorizer(vocabulary={word: v for v, word in enumerate(self.words)}, **HOW)
+        vectorizer.idf_ = self.idf_V.astype(np.float64)
+        tfidf_MV: Any = vectorizer.transform(texts)
+        x_MK = tfidf_MV @ self.directions_KV.T.astype(np.float64)
+        length_M1 = np.linalg.norm(x_MK, axis=1, keepdims=True)
+        return x_MK / np.where(length_M1 > 0, length_M1, 1)
+
+
+# ---- all columns together ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TableEncoder:
+    """Columns side by side, the text last."""
+
+    columns: list[Column]
+    text: Texts | None
+
+    @classmethod
+    def learn(
+        cls, table: Table, leave_out: Sequence[str], text: str | None, seed: int
+    ) -> tuple["TableEncoder", list[str]]:
+        """The encoder, and a sentence for each thing it decided."""
+        notes: list[str] = []
+        names = [name for name in table.columns if name not in (*leave_out, text)]
+        cells = {name: usable_cells(table, table.columns[name]) for name in names}
+        commas = sum(cells[name] is not table.columns[name] for name in names)
+        if commas:
+            notes.append(f"decimal commas in {commas} column{'s' * (commas > 1)} are read as points")
+        columns = [c for name in names if (c := learn_column(name, cells[name], notes)) is not None]
+        texts = None if text is None else Texts.learn(text, as_texts(table.columns[text]), seed)
+        return cls(columns, texts), notes
+
+    def apply(self, table: Table, path: Path) -> np.ndarray:
+        """Numbers (M, K) as float32; NaN only in a row without its vector."""
+        parts = [column.apply(usable_cells(table, table.column(column.name, path))) for column in self.columns]
+        if self.text is not None:
+            parts.append(self.text.apply(as_texts(table.column(self.text.name, path))))
+        return np.concatenate(parts, 1).astype(np.float32)
+
+
+def usable_cells(table: Table, cells: Cells) -> Cells:
+    return with_points(cells) if table.decimal_commas and has_decimal_commas(cells) else cells
+
+
+def as_texts(cells: Cells) -> list[str]:
+    return ["" if is_missing(cell) else str(cell) for cell in cells]
+
+
+# ---- rows as samples --------------------------------------------------------------------------------------------
+
+
+def read_rows(
+    path: Path,
+    label: str,
+    text: str | None = None,
+    ident: str | None = None,
+    ignore: tuple[str, ...] = (),
+    seed: int = 0,
+) -> Samples:
+    """Samples of a .csv, .tsv or .parquet file.
+
+    A row without a label, without a name in the id column, or without its vector is skipped. Features are learnt
+    from all rows that have a label.
+    """
+    table = read_table(path)
+    for name in ignore:
+        table.column(name, path)
+    labels = table.column(label, path)
+    names = None if ident is None else table.column(ident, path)
+    texts = None if text is None else as_texts(table.column(text, path))
+    without = {i: "no label" for i, cell in enumerate(labels) if no_label(cell)}
+    if names is not None:
+        without |= {i: f"no name in column {shown(ident or '')}" for i, cell in enumerate(names) if is_blank(cell)}
+    table_kept = table.take([i for i in range(len(table)) if i not in without])
+    if not len(table_kept):
+        raise ValueError(f"no row of {path} has a label in column {shown(label)}: check --label.")
+    encoder, notes = TableEncoder.learn(table_kept, (label, ident or label, *ignore), text, seed)
+    if not encoder.columns and encoder.text is None:
+        raise ValueError(
+            f"{path} has no column to learn from besides the label: {'; '.join(notes) or 'add some'}."
+        )
+    x = encoder.apply(table_kept, path)
+    sound = np.isfinite(x).all(1)
+    position = {number: i for i, number in enumerate(table.numbers)}
+    kept = [position[number] for number in table_kept.numbers]
+    without |= {kept[i]: "no vector of the usual length" for i in np.flatnonzero(~sound)}
+    if texts is not None and not encoder.columns:
+        without |= {i: "no text" for i in kept if not texts[i].strip()}
+    stays = [i for i in kept if i not in without]
+    order = {i: k for k, i in enumerate(kept)}
+
+    def place(i: int) -> str:
+        name = None if names is None else names[i]
+        return table.place(i) if is_blank(name) else f"{table.place(i)}, id {printable(str(name))}"
+
+    skipped = [Skipped(place(i), why) for i, why in sorted(without.items())]
+    return Samples(
+        x=x[[order[i] for i in stays]],
+        y=label_array([labels[i] for i in stays]),
+        ids=[readable(str(table.numbers[i] if names is None else names[i])) for i in stays],
+        what="rows",
+        skipped=(*table.skipped, *skipped),
+        notes=(*table.notes, *notes),
+        places=[place(i) for i in stays],
+        texts=None if texts is None else [texts[i] for i in stays],
+        rows=Rows(table.columns, stays),
+        encoding=encoder,
+    )
+
+
+def no_label(cell: Any) -> bool:
+    """Missing or blank; the words NA and none may well be classes."""
+    return is_blank(cell) or isinstance(cell, np.ndarray)
+
+
+def is_blank(cell: Any) -> bool:
+    return (
+        cell is None or (isinstance(cell, str) and not cell.strip()) or (isinstance(cell, float) and cell != cell)
+    )
+
+
+def label_array(labels: list[Any]) -> np.ndarray:
+    """Integers and truth values as they are, also integers written as text; everything else as text."""
+    if (
+        labels
+        and all(type(label) in (bool, int) for label in labels)
+        and len({type(label) for label in labels}) == 1
+    ):
+        return np.array(labels)
+    texts = [readable(str(label)) for label in labels]
+    if all(is_plain_integer(text) for text in texts):
+        return np.array([int(text) for text in texts])
+    return np.array(texts)
+
+
+def is_plain_integer(text: str) -> bool:
+    """Written as Python would, so that nothing is lost: not 007, not +1."""
+    return len(text) < 18 and text.lstrip("-").isdecimal() and text.isascii() and str(int(text)) == text

@@ -19,9 +19,9 @@ from coteach.audit.decisions import fingerprint
 from coteach.audit.encoding import write_encoding
 from coteach.audit.judge import Findings
 from coteach.audit.request import Audit
+from coteach.audit.review import review_page
 from coteach.audit.tables import as_csv
 from coteach.files import write_atomically
-from coteach.report.review import review_page
 from coteach.runs.folder import write_summary
 from coteach.runs.record import hardware
 from coteach.runs.setup import chosen_device

@@ -31,8 +31,7 @@ def audit_command(audit: Audit) -> None:
         return
     began = time.perf_counter()
     with claimed(audit.out) as folder:
-        from coteach.audit.forecast import forecast
-        from coteach.audit.judge import classifier_for, judge
+        from coteach.audit.judge import classifier_for, forecast, judge
         from coteach.audit.write import write_findings
         from coteach.runs.setup import chosen_device
 
@@ -76,7 +75,7 @@ def apply_command(decisions: Path, folder: Path) -> None:
 def read_samples(audit: Audit) -> Samples:
     """Images with a progress bar, since there may be many."""
     if audit.kind == "table":
-        from coteach.audit.rows import read_rows
+        from coteach.audit.tables import read_rows
 
         assert audit.label is not None
         return read_rows(audit.source, audit.label, audit.text, audit.id, audit.ignore, audit.seed)

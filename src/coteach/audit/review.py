@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from coteach.audit.images import thumbnails
 from coteach.audit.judge import Findings
 from coteach.audit.request import Audit
 from coteach.audit.samples import Samples, readable
-from coteach.audit.thumbnails import thumbnails
 from coteach.pages import page_file
 from coteach.report.page import filled, skeleton
 
