@@ -50,10 +50,10 @@ def harmless(pages: list, contexts: list) -> Iterator[None]:
         context.close()
 
 
-def schemes(page: str) -> dict[str, dict[str, str]]:
+def schemes(room: str, page: str) -> dict[str, dict[str, str]]:
     """The colours of a page by name, light and dark."""
     found: dict[str, dict[str, str]] = {"light": {}, "dark": {}}
-    for part in re.split(r"^(?=@media)|^(?=:root)", style_of("report", page), flags=re.MULTILINE):
+    for part in re.split(r"^(?=@media)|^(?=:root)", style_of(room, page), flags=re.MULTILINE):
         scheme = "dark" if "prefers-color-scheme: dark" in part else "light"
         found[scheme] |= dict(re.findall(r"--([\w-]+): (#\w{6});", part))
     assert found["light"].keys() == found["dark"].keys()

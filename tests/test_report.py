@@ -377,7 +377,7 @@ def test_a_report_is_written_without_torch(tmp_path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_and_shapes_stand_out_from_their_ground(scheme):
-    colours = schemes("report")[scheme]
+    colours = schemes("report", "report")[scheme]
     for ground in ("ground", "paper"):
         for name in ("ink", "muted", "accent"):
             assert contrast(colours[name], colours[ground]) >= 4.5
@@ -398,7 +398,7 @@ def test_the_lines_of_all_methods_are_seen_on_a_dark_ground():
     style = page_file("report", "report.css")
     for colour in set(figures.COLOURS.values()) - {"#000000"}:  # which is the ink
         found = re.findall(rf'\[stroke="{colour.lower()}"\] {{ stroke: (#\w{{6}}); }}', style)
-        assert contrast((found or [colour])[0], schemes("report")["dark"]["paper"]) >= 3, colour
+        assert contrast((found or [colour])[0], schemes("report", "report")["dark"]["paper"]) >= 3, colour
 
 
 def test_a_shade_of_every_tenth_is_there():

@@ -90,7 +90,7 @@ def test_the_page_asks_nobody_and_builds_no_markup_from_text(tmp_path):
         assert all(
             value.startswith(("data:", "#")) for name, value in attributes.items() if name in ("src", "href")
         )
-    script = page_file("report", "review.js") + page_file("report", "review_state.js")
+    script = page_file("audit", "review.js") + page_file("audit", "review_state.js")
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser", script
     )
@@ -268,7 +268,7 @@ def test_the_formula_is_the_one_of_the_guidelines():
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_and_shapes_stand_out_from_their_ground(scheme):
-    colours = schemes("review")[scheme]
+    colours = schemes("audit", "review")[scheme]
     for least, pairs in ((4.5, TEXT), (3, SHAPES)):
         for ground, names in pairs.items():
             for name in names.split():

@@ -3,19 +3,19 @@
 What users wrote (labels, ids, texts) goes in as JSON alone; the page shows it as text. N networks, S suspects.
 """
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
 
 from coteach.audit.images import thumbnails
 from coteach.audit.judge import Findings
 from coteach.audit.request import Audit
 from coteach.audit.samples import Samples, readable
-from coteach.pages import page_file
-from coteach.report.page import filled, skeleton
+from coteach.pages import render
 
 MOST = 20_000  # suspects on the page
 BLOCK = 200  # pictures that the page reads together
@@ -31,24 +31,20 @@ def review_page(findings: Findings, audit: Audit, folder: Path, mark: str) -> st
     facts = page_facts(findings, audit, folder, mark)
     pictures = thumbnails(findings.samples, findings.suspects.index[:MOST])
     facts["pictures"] = BLOCK if pictures is not None else 0
-    parts = skeleton("review", "review_state.js", "review.js") | {
-        "audit": as_json(facts),
-        "pictures": picture_blocks(pictures or []),
-    }
-    return filled(page_file("report", "review.html"), parts)
-
-
-def as_json(facts: Any) -> str:
-    """JSON that cannot end the element it stands in."""
-    text = json.dumps(facts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")
-
-
-def picture_blocks(pictures: list[str | None]) -> str:
-    return "\n".join(
-        f'<script type="application/json" id="pictures-{k}">{as_json(pictures[begin : begin + BLOCK])}</script>'
-        for k, begin in enumerate(range(0, len(pictures), BLOCK))
+    blocks = [(pictures or [])[begin : begin + BLOCK] for begin in range(0, len(pictures or []), BLOCK)]
+    return render(
+        "audit",
+        "review",
+        ("review_state.js", "review.js"),
+        title="Suspect labels",
+        audit=json_in_html(facts),
+        picture_blocks=map(json_in_html, blocks),
     )
+
+
+def json_in_html(facts: Any) -> Markup:
+    """JSON that cannot end the element it stands in."""
+    return htmlsafe_json_dumps(facts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def page_facts(findings: Findings, audit: Audit, folder: Path, mark: str) -> dict[str, Any]:
