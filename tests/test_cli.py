@@ -2,6 +2,7 @@
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -279,8 +280,11 @@ def test_a_mistake_is_followed_by_no_examples(capsys):
     assert "examples:" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "wait", [time.sleep, lambda seconds: queue.Queue().get(timeout=seconds)], ids=["sleep", "queue"]
+)
 @pytest.mark.parametrize("signum, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_that_python_drops_comes_again(signum, code, monkeypatch):
+def test_a_signal_that_python_drops_comes_again_and_wakes_a_call_that_waits(signum, code, wait, monkeypatch):
     after = []
 
     def work(command):
@@ -288,11 +292,13 @@ def test_a_signal_that_python_drops_comes_again(signum, code, monkeypatch):
         watched = weakref.ref(thing, lambda _: signal.raise_signal(signum))
         del thing  # here it is raised, and dropped
         after.append(watched)
-        time.sleep(20)
+        wait(20)
         after.append("never")
 
     monkeypatch.setitem(cli.CARRIED_OUT_BY, cli.Data, work)
+    began = time.monotonic()
     with pytest.raises(SystemExit) as stop:
         cli.main(["data"])
     assert stop.value.code == code
     assert len(after) == 1
+    assert time.monotonic() - began < 2

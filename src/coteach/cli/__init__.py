@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"coteach {__version__}")
             return
         command = parsed(words or ["--help"])
-        with warnings.catch_warnings(), heeding_every_interrupt():
+        with warnings.catch_warnings(), no_interrupt_is_lost():
             warnings.showwarning = note
             CARRIED_OUT_BY[type(command)](command)
     except ValueError as mistake:
@@ -96,14 +96,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 @contextmanager
-def heeding_every_interrupt() -> Iterator[None]:
+def no_interrupt_is_lost() -> Iterator[None]:
     """Python drops whatever is raised in the callback of a weak reference, Ctrl-C too: then it comes once more."""
     usual = sys.unraisablehook
 
     def hook(dropped: Any) -> None:
         if signum := SIGNALS.get(dropped.exc_type):
-            later = threading.Timer(0.01, _thread.interrupt_main, [signum])  # at once it would be dropped in here
-            later.start()
+            threading.Timer(0.01, interrupt, [signum]).start()  # at once it would be dropped in here
         else:
             usual(dropped)
 
@@ -112,6 +111,14 @@ def heeding_every_interrupt() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = usual
+
+
+def interrupt(signum: int) -> None:
+    """Send the main thread a signal, so that it wakes from a call that waits."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signum)
+    else:  # on Windows, where a call that waits returns before it is noticed
+        _thread.interrupt_main(signum)
 
 
 def parsed(words: list[str]) -> Any:
