@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coteach.cli.demo import VARIANTS
-from coteach.names import METHODS
-from coteach.paper.presets import LABELS
+from coteach.names import LABELS, METHODS
 from coteach.report import figures
 from coteach.report.figures import accuracy, by_epoch, curves, line_styles, precision
 from coteach.report.line_ends import spread_out

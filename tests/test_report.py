@@ -21,6 +21,7 @@ from coteach import cli, metrics
 from coteach.cli import main
 from coteach.events import EVENTS
 from coteach.methods import METHODS
+from coteach.names import METHOD_FACTS
 from coteach.pages import page_file
 from coteach.paper.presets import cells
 from coteach.plan import Plan
@@ -281,7 +282,7 @@ class StubLibrary:
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_the_keep_rate_is_shown_of_the_methods_whose_rules_look_at_it(name):
     phases = METHODS[name].phases(Plan(epochs=20, warmup=5, ramp=5))
-    assert (name in run_figures.WITHOUT_KEEP_RATE) == all(phase.rule.pick is all_of for phase in phases)
+    assert (not METHOD_FACTS[name].has_keep_rate) == all(phase.rule.pick is all_of for phase in phases)
 
 
 # ---- the command -----------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from coteach.engine import Engine
 from coteach.fidelity import AUTHORS, parse
 from coteach.losses import LOSSES
 from coteach.methods import METHODS, Method
+from coteach.names import WITHOUT_WARMUP
 from coteach.plan import Plan
-from coteach.runs.experiment import WITHOUT_WARMUP
 from coteach.train import Problem, fit
 from plain_methods import Stage, stages
 from tiny import (

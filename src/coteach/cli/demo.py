@@ -10,7 +10,7 @@ from rich.table import Table
 
 from coteach.cli.run import progress_note
 from coteach.flags import flag
-from coteach.names import METHODS
+from coteach.names import METHOD_FACTS
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.runs.parallel import Send, in_processes
@@ -26,8 +26,7 @@ examples:
 
 DEMO_NOISES = {"pair 45 %": ("pair", 0.45), "symmetric 50 %": ("symmetric", 0.5)}
 ENOUGH = 30  # epochs, after which the wrong labels begin to show
-LEFT_OUT = ("coteaching_plus_own", "iterative")  # part of an ablation, and for open-set noise
-VARIANTS = {name: Experiment(method=name) for name in METHODS if name not in LEFT_OUT} | {
+VARIANTS = {name: Experiment(method=name) for name, facts in METHOD_FACTS.items() if facts.in_demo} | {
     "coteaching_plus, authors": Experiment(method="coteaching_plus", fidelity="authors"),
     "coteaching, softmax_twice": Experiment(method="coteaching", loss="softmax_twice"),
 }

@@ -17,19 +17,6 @@ ABOUT = {"title", "show", "data", "first", "then", "cells"}  # keys of a preset 
 NUMBERS = (
     "keep_type", "warmup", "estimate_epochs", "joint_weight", "steps_per_epoch", "decay_start", "epochs", "tau",
 )  # fmt: skip
-LABELS = {
-    "standard": "Standard",
-    "decoupling": "Decoupling",
-    "f_correction": "F-correction",
-    "f_correction_known": "F-correction, Q known",
-    "mentornet": "MentorNet",
-    "coteaching": "Co-teaching",
-    "coteaching_plus": "Co-teaching+",
-    "coteaching_plus_own": "Co-teaching+ without exchange",
-    "cotraining": "Co-training",
-    "jocor": "JoCoR",
-    "iterative": "Iterative",
-}
 
 
 @dataclass(frozen=True)
@@ -234,7 +221,7 @@ def given(e: Experiment, *keys: str) -> dict[str, Any]:
 
 def row_label(e: Experiment) -> str:
     """The method, and whatever of it is not usual."""
-    fidelity = e.fidelity if e.fidelity != "authors" or e.method.startswith("coteaching_plus") else None
+    fidelity = e.fidelity if e.fidelity != "authors" or names.METHOD_FACTS[e.method].authors_differ else None
     details = [fidelity, e.loss_words]
     details += [f"{key} {value}" for key, value in given(e, "network", "keep_type", "warmup").items()]
     if e.joint_weight is not None:
@@ -247,7 +234,7 @@ def row_label(e: Experiment) -> str:
         details.append(f"Q̂ after {e.estimate_epochs} epochs")
     if e.tau is not None and e.rate is not None:
         details.append(f"τ {e.tau - e.rate:+.2g}")
-    return ", ".join([LABELS[e.method], *(detail for detail in details if detail)])
+    return ", ".join([names.LABELS[e.method], *(detail for detail in details if detail)])
 
 
 def column_label(e: Experiment, several: bool = False) -> str:

@@ -9,30 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coteach.paper.presets import LABELS
+from coteach.names import LABELS, METHOD_FACTS
 from coteach.report.line_ends import label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# A method has the same colour in every figure: Okabe and Ito's eight, which most colour-blind people can tell
-# apart, the yellow darkened for white paper; then grey and two of Tol's.
-COLOURS = {
-    "standard": "#000000",
-    "decoupling": "#E69F00",
-    "f_correction": "#56B4E9",
-    "f_correction_known": "#009E73",
-    "mentornet": "#A6A000",
-    "coteaching": "#0072B2",
-    "coteaching_plus": "#D55E00",
-    "coteaching_plus_own": "#882255",
-    "cotraining": "#CC79A7",
-    "jocor": "#999999",
-    "iterative": "#44AA99",
-}
-# And the same marker, for those who print in grey; variants of a method differ in the dash.
-MARKERS: dict[str, str] = dict(zip(COLOURS, "os^vDXPh<>*", strict=True))
+COLOURS = {name: facts.colour for name, facts in METHOD_FACTS.items()}
+MARKERS = {name: facts.marker for name, facts in METHOD_FACTS.items()}
+# Variants of a method differ in the dash.
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 3)), (0, (8, 4)), (0, (3, 1, 1, 1)))
 MARKS = 6  # of a line
 BAND_POINTS = 40  # of a band after its first epochs, in which most happens: it is only to be seen, not read

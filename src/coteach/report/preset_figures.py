@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from coteach.fidelity import parse
-from coteach.names import LOSSES
-from coteach.paper.presets import LABELS
+from coteach.names import LABELS, LOSSES, METHOD_FACTS
 from coteach.report.curve_grid import MEASURES, Grid, Lines, draw_grid, over_seeds
 from coteach.report.figures import COLOURS, add_legend, draw_line, line_styles, new_figure, save
 
@@ -206,7 +205,7 @@ def loss_of(record: dict[str, Any]) -> str:
     """The loss, and that of the warm-up where it is another, as in the authors' own Co-teaching+."""
     s = record["summary"]
     loss, before = s["loss"] or "cross_entropy", s.get("warmup_loss")
-    if s["loss"] is None and s["method"].startswith("coteaching_plus") and parse(s["fidelity"]).softmax_twice:
+    if s["loss"] is None and METHOD_FACTS[s["method"]].authors_differ and parse(s["fidelity"]).softmax_twice:
         loss, before = "softmax_twice", before or ("cross_entropy" if record["config"].get("warmup") else None)
     return f"{loss} after {before}" if before else loss
 

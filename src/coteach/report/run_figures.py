@@ -7,19 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from coteach.names import METHOD_FACTS
 from coteach.report.curve_grid import MEASURES, Grid, Lines, draw_grid, numbered, over_seeds
 from coteach.report.figures import FORMATS, as_svg, draw_line, in_a_line, line_styles, name_lines, new_figure
 from coteach.report.run_files import Run
 from coteach.report.run_groups import Group
 from coteach.report.svg import inline
 
-WITHOUT_KEEP_RATE = (
-    "standard",
-    "decoupling",
-    "f_correction",
-    "f_correction_known",
-    "iterative",
-)  # rules without λ
 SIZE = (5.6, 2.9)  # inches of a panel
 
 
@@ -47,7 +41,8 @@ def measured(group: Group) -> list[str]:
 
 
 def has(run: Run, measure: str) -> bool:
-    if measure == "keep_rate" and run.experiment.method in WITHOUT_KEEP_RATE:
+    facts = METHOD_FACTS.get(run.experiment.method)
+    if measure == "keep_rate" and facts is not None and not facts.has_keep_rate:
         return False
     return any(row[measure] is not None for row in run.rows)
 

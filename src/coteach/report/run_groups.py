@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coteach.paper.presets import LABELS
+from coteach.names import LABELS
 from coteach.report.run_files import Run
 from coteach.runs.experiment import OWN, Experiment
 

@@ -27,8 +27,6 @@ GIVEN = (
     "warmup_loss", "joint_weight", "steps_per_epoch", "decay_start",
 )  # fmt: skip
 
-WITHOUT_WARMUP = ("f_correction", "f_correction_known", "iterative")  # methods that begin anew, or in rounds
-
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 Stacks = Literal["auto", "batched", "loop"]
 
@@ -44,7 +42,7 @@ def is_whole(value: Any) -> bool:
 def check_warmup_loss(method: str, loss: str | None, warmup_loss: str | None, warmup: int) -> None:
     if warmup_loss is None:
         return
-    if method in WITHOUT_WARMUP:
+    if method in names.WITHOUT_WARMUP:
         raise ValueError(f"{method} has no warm-up: leave warmup_loss out.")
     if warmup_loss == loss:
         raise ValueError(f"warmup_loss is {loss}, as loss is: leave it out, or give another.")
