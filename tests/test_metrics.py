@@ -17,9 +17,9 @@ from coteach import rules
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.records import Choice, Records
 from coteach.engine.stack import Stack
-from coteach.events import EVENTS
 from coteach.labels.histograms import BINS, EDGES
 from coteach.metrics import count, evaluate, last_ten, loss_histograms
+from coteach.names import EVENTS
 from coteach.rules import Batch
 
 FEATURES, CLASSES = 4, 3

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from coteach import cli, metrics
 from coteach.cli import main
-from coteach.events import EVENTS
 from coteach.methods import METHODS
-from coteach.names import METHOD_FACTS
+from coteach.names import EVENTS, METHOD_FACTS
 from coteach.pages import page_file
 from coteach.paper.presets import cells
 from coteach.plan import Plan

@@ -1,4 +1,4 @@
-"""Checks of what users hand in, shared by data and noise; NumPy only, so that importing it stays cheap."""
+"""Checks of what users hand in, and errors in a line; NumPy only, so that importing it stays cheap."""
 
 from typing import Any
 
@@ -79,3 +79,9 @@ def _not_integers(labels: np.ndarray, top: str) -> str:
 def _is_missing(label: Any) -> bool:
     # pandas' NA and NaT are told by name: pandas need not be installed.
     return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
+
+
+def one_line(error: Exception) -> str:
+    """What an exception says, in printable characters and one line."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return "".join(c if c.isprintable() else "?" for c in words)

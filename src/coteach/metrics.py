@@ -14,8 +14,8 @@ from coteach.engine.batches import View, evaluation_input
 from coteach.engine.records import Records
 from coteach.engine.stack import Stack
 from coteach.engine.stream import Stream, chunks
-from coteach.events import EVENTS
 from coteach.labels.histograms import BINS, EDGES
+from coteach.names import EVENTS
 from coteach.rules import Rule, all_of, rounded
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from coteach.audit.samples import Samples, Skipped, readable
-from coteach.words import in_a_line
+from coteach.checks import one_line
 
 # What NumPy and zipfile raise for damaged, encrypted, foreign or absurdly large files.
 UNREADABLE = (
@@ -56,7 +56,7 @@ def loaded(path: Path, needed: tuple[str, ...]) -> dict[str, np.ndarray]:
             found = {name: arrays[name] for name in ARRAYS if name in arrays}
     except UNREADABLE as error:
         raise ValueError(
-            f"{path} cannot be read ({in_a_line(error)[:200]}): "
+            f"{path} cannot be read ({one_line(error)[:200]}): "
             "write plain numbers and text with np.savez(path, x=features, y=labels)."
         ) from error
     for name in needed:

@@ -11,8 +11,8 @@ from safetensors.numpy import load_file, save_file
 from coteach.audit.arrays import loaded
 from coteach.audit.images import read_new_images
 from coteach.audit.tables import TableEncoder, Texts, as_json, from_json, read_table
+from coteach.checks import one_line
 from coteach.files import write_atomically
-from coteach.words import in_a_line
 
 NAME, WORDS = "encoding.json", "encoding.safetensors"
 LARGEST, LARGEST_SIDE = 2**28, 2**14  # bytes of a file, pixels of an image
@@ -42,7 +42,7 @@ def read_encoding(folder: Path) -> Any:
             raise ValueError(f"more than {LARGEST:,} bytes")
         return decoded(json.loads(path.read_text(encoding="utf-8")), folder)
     except BROKEN as error:
-        raise ValueError(f"{path} is damaged ({in_a_line(error)[:200]}): audit the data again.") from error
+        raise ValueError(f"{path} is damaged ({one_line(error)[:200]}): audit the data again.") from error
 
 
 def decoded(facts: Any, folder: Path) -> Any:

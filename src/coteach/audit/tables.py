@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from coteach.audit.samples import Rows, Samples, Skipped, printable, readable, shown
+from coteach.checks import one_line
 from coteach.names import nearest
-from coteach.words import in_a_line
 
 UTF_8, WINDOWS = (codecs.lookup(name).name for name in ("utf-8-sig", "cp1252"))  # reading a table loads no code
 DELIMITERS = (",", ";", "\t")
@@ -183,7 +183,7 @@ def told(path: Path, arrow: ModuleType) -> Iterator[None]:
     try:
         yield
     except (OSError, arrow.ArrowException, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read ({in_a_line(error)[:200]}): write it again.") from error
+        raise ValueError(f"{path} cannot be read ({one_line(error)[:200]}): write it again.") from error
 
 
 def cells_of(column: Any, arrow: ModuleType) -> Cells:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coteach.words import in_a_line
+from coteach.checks import one_line
 
 
 def pixels(image: Any, whose: str) -> np.ndarray:
@@ -22,7 +22,7 @@ def pixels(image: Any, whose: str) -> np.ndarray:
         array = np.asarray(image)
     except OSError as error:  # only now is the file decoded
         raise ValueError(
-            f"{whose} cannot be read ({in_a_line(error)}): mend the image, or leave it out."
+            f"{whose} cannot be read ({one_line(error)}): mend the image, or leave it out."
         ) from error
     return array if array.ndim == 2 else array.transpose(2, 0, 1)
 

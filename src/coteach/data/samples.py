@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coteach.checks import one_line
 from coteach.data.features import check_finite, numbers, pixels, stored
-from coteach.words import in_a_line
 
 
 class Samples:
@@ -115,7 +115,7 @@ class Items(Samples):
             return self.data[i]
         except Exception as error:
             raise ValueError(
-                f"{self.what}sample {i} cannot be read ({in_a_line(error)}): mend it, or leave it out."
+                f"{self.what}sample {i} cannot be read ({one_line(error)}): mend it, or leave it out."
             ) from error
 
     def _sample(self, item: Any, i: int) -> Tensor:

@@ -6,8 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from coteach.data import DATASETS
-from coteach.events import EVENTS
-from coteach.names import LOSSES, METHODS
+from coteach.names import EVENTS, LOSSES, METHODS
 from coteach.networks import NETWORKS
 from coteach.paper.compare import HEADER, Line, beside, hashes
 from coteach.paper.presets import Cell, column_label, row_label

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from coteach.checks import one_line
 from coteach.runs.folder import read_config
 from coteach.train import Epoch
-from coteach.words import in_a_line
 
 
 class Tracker(Protocol):
@@ -90,5 +90,5 @@ class Followed:
                 what(tracker)
             except Exception as error:
                 self.trackers.remove(tracker)
-                why = in_a_line(error)
+                why = one_line(error)
                 self.say(f"the tracker {type(tracker).__name__} failed ({why}): the run goes on without it")

@@ -18,9 +18,9 @@ from coteach.data import Dataset
 from coteach.engine import Engine
 from coteach.engine.distributed import processes as n_processes
 from coteach.engine.stream import Stream
-from coteach.events import EVENTS
 from coteach.files import write_atomically
 from coteach.metrics import last_ten, loss_histograms
+from coteach.names import EVENTS
 from coteach.networks import weights_of
 from coteach.noise import Noise
 from coteach.plan import Plan

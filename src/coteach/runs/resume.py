@@ -4,10 +4,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from coteach.checks import one_line
 from coteach.engine import Engine
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
-from coteach.words import in_a_line
 
 MAY_BE_GIVEN = ("resume", "data_dir", "tensorboard")
 
@@ -38,7 +38,7 @@ def as_experiment(table: dict[str, Any], folder: Path) -> Experiment:
         return Experiment(**given)
     except TypeError as error:
         raise ValueError(
-            f"{folder}/config.toml has settings that this version does not know ({in_a_line(error)[:200]}): "
+            f"{folder}/config.toml has settings that this version does not know ({one_line(error)[:200]}): "
             "go on with the version of coteach that wrote it."
         ) from error
 
