@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from statistics import mean, stdev
 
-from coteach.report.figures import COLOURS, new_figure, save
+from coteach.figures import COLOURS, new_figure, save
 
 DEFAULT = {"mnist": 10, "cifar10": 10, "digits": 20}  # of which there are few
 

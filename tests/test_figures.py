@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coteach import figures
 from coteach.cli.demo import VARIANTS
+from coteach.figures import accuracy, by_epoch, curves, line_styles, precision, spread_out
 from coteach.names import LABELS, METHODS
-from coteach.report import figures
-from coteach.report.figures import accuracy, by_epoch, curves, line_styles, precision
-from coteach.report.line_ends import spread_out
 
 
 def rows_of(seeds, n_epochs, value=lambda seed, epoch: 0.5, without_precision=()):
@@ -130,7 +129,7 @@ def test_a_shorter_svg_says_and_shows_the_same(tmp_path, monkeypatch):
     for name, path in files.items():
         np.random.seed(0)
         if name == "long":
-            monkeypatch.setattr(figures, "shortened", lambda svg: svg)
+            monkeypatch.setattr(figures, "compact", lambda svg: svg)
         curves(panels, [path])
     assert texts(files["short"]) == texts(files["long"]) > {"1.23456", "3.14159 of M 1.00001"}
     short, long = (drawn(path) for path in files.values())

@@ -17,14 +17,14 @@ import tyro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coteach import cli, metrics
+from coteach import cli, figures, metrics
 from coteach.cli import main
 from coteach.methods import METHODS
 from coteach.names import EVENTS, METHOD_FACTS
 from coteach.pages import page_file
 from coteach.paper.presets import cells
 from coteach.plan import Plan
-from coteach.report import figures, run_figures, run_labels, run_page, run_tables
+from coteach.report import run_figures, run_labels, run_page, run_tables
 from coteach.report.run_files import read_run
 from coteach.report.run_groups import Group
 from coteach.report.run_page import report_page
@@ -89,7 +89,7 @@ def test_hostile_names_are_text_in_the_curves(tmp_path):
     names = {"".join(c if c.isprintable() else " " for c in name).rstrip() for name in HOSTILE}
     texts = {(element.text or "").rstrip() for element in root.iter("text")}
     assert names <= texts
-    assert max(map(len, texts)) <= figures.LONGEST
+    assert max(map(len, texts)) <= figures.LONGEST_LABEL
 
 
 def test_the_policy_lets_the_pages_own_script_and_style_run_and_nothing_else(undrawn, tmp_path):

@@ -9,10 +9,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from coteach import figures
 from coteach.cli import main
-from coteach.cli.report import PANELS
-from coteach.report import figures
-from coteach.report.curve_grid import MEASURES, Grid, draw_grid, numbered, over_seeds
+from coteach.figures import Grid, draw_grid, numbered, over_seeds
 from report_runs import changed_experiment, write_run
 
 
@@ -48,14 +47,14 @@ def test_figures_of_runs_and_of_the_paper_in_all_formats(capsys):
     write_run(Path("runs/a"))
     write_run(Path("runs/b"), dataset="mnist")
     main(["report", "runs", "--figures", "--out", "drawn"])
-    curves = {f"curves-{name}.{suffix}" for name in ("digits", "mnist") for suffix in figures.FORMATS}
+    curves = {f"curves-{name}.{suffix}" for name in ("digits", "mnist") for suffix in figures.FIGURE_FORMATS}
     assert {path.name for path in Path("drawn").iterdir()} == curves | {"table.csv", "table.md"}
     begin = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}
     for name in curves:
         assert Path("drawn", name).read_bytes().startswith(begin[name[-3:]])
     results = Path(__file__).parents[1] / "results"
     main(["report", "--figures", "divergence", "--results", str(results)])
-    assert {path.name for path in Path("figures").iterdir()} == {f"divergence.{f}" for f in figures.FORMATS}
+    assert {path.name for path in Path("figures").iterdir()} == {f"divergence.{f}" for f in figures.FIGURE_FORMATS}
     assert "written: figures/divergence.pdf" in capsys.readouterr().out
     same = Path("figures/divergence.svg").read_bytes() == (results / "divergence" / "divergence.svg").read_bytes()
     assert same, "the figure that is kept with the results"
@@ -134,10 +133,6 @@ def test_hostile_names_are_text(capsys):
     table = Path("figures/table.md").read_text().splitlines()
     assert len(table) == 2 + 2 + 2
     assert all(line.replace("\\|", "").count("|") == 9 for line in table[:4])
-
-
-def test_the_panels_are_the_measures_of_the_figures():
-    assert tuple(MEASURES) == PANELS
 
 
 def test_seeds_and_epochs_in_words():

@@ -102,6 +102,14 @@ EVENTS = {
     "consensus": "epochs in which the networks agreed throughout, so that two are no better than one",
 }
 
+MEASURES = {  # of an epoch: what an axis says, and where it ends
+    "test_accuracy": ("test accuracy (%)", 100.0),
+    "label_precision": ("label precision (%)", 100.0),
+    "disagreement": ("disagreement (%)", 100.0),
+    "total_variation": ("total variation", 1.0),
+    "keep_rate": ("keep rate λ", 1.0),
+}
+
 NEAR = 0.55  # difflib's ratio: "asym" finds asymmetric (0.57), "hinge" does not find gce (0.5)
 
 

@@ -64,7 +64,7 @@ def demo_command(demo: Demo) -> None:
     seeds, epochs = demo.seeds, demo.epochs
     for variant in variants(seeds, epochs, Path()):
         variant.experiments[0].check()  # before torch is loaded
-    from coteach.report.figures import curves
+    from coteach.figures import curves
 
     out = files.claim_folder(demo.out, Path("runs/demo"))
     todo = variants(seeds, epochs, out)

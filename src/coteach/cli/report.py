@@ -10,7 +10,7 @@ import tyro
 from coteach.cli.reproduce import in_order
 from coteach.files import write_atomically
 from coteach.flags import flag
-from coteach.names import check_name
+from coteach.names import MEASURES, check_name
 from coteach.paper.presets import preset_names
 from coteach.terminal import console
 
@@ -27,8 +27,7 @@ examples:
 
 PAGE = "report.html"
 USUAL_PANELS = ("test_accuracy", "label_precision")
-PANELS = ("test_accuracy", "label_precision", "disagreement", "total_variation", "keep_rate")
-PANELS_HELP = f"Curves of the runs to draw with --figures, below each other: {', '.join(PANELS)}."
+PANELS_HELP = f"Curves of the runs to draw with --figures, below each other: {', '.join(MEASURES)}."
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Report:
                 "--panels is for figures, and the page has all curves: add --figures, or leave it out."
             )
         for name in self.panels:
-            check_name("panel", name, PANELS)
+            check_name("panel", name, MEASURES)
         if not self.runs and not self.figures:
             raise ValueError("no run is named: give run folders, or a folder with runs in it, such as runs/demo.")
 
@@ -150,13 +149,13 @@ def figures_of_runs(folders: list[Path], panels: list[str], out: Path) -> list[P
 
 
 def figures_of_presets(names: list[str], results: Path, out: Path) -> list[Path]:
-    from coteach.report.figures import FORMATS
+    from coteach.figures import FIGURE_FORMATS
     from coteach.report.preset_figures import preset_figures
 
     paths = []
     for name in names or preset_names():
         if records := in_order(name, None, results):
-            paths += preset_figures(records, out, name, FORMATS)
+            paths += preset_figures(records, out, name, FIGURE_FORMATS)
         elif names:
             raise ValueError(f"no cell of {name} is in {results}: measure it with `coteach reproduce {name}`.")
     if not paths:

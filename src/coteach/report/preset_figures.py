@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 
 from coteach.fidelity import parse
-from coteach.names import LABELS, LOSSES, METHOD_FACTS
-from coteach.report.curve_grid import MEASURES, Grid, Lines, draw_grid, over_seeds
-from coteach.report.figures import COLOURS, add_legend, draw_line, line_styles, new_figure, save
+from coteach.figures import (
+    COLOURS,
+    Grid,
+    Lines,
+    add_legend,
+    draw_grid,
+    draw_line,
+    line_styles,
+    new_figure,
+    over_seeds,
+    save,
+)
+from coteach.names import LABELS, LOSSES, MEASURES, METHOD_FACTS
 
 Records = list[dict[str, Any]]
 

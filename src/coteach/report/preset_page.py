@@ -5,9 +5,9 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+from coteach.names import MEASURES
 from coteach.paper.compare import Line, beside, markdown
 from coteach.paper.presets import asked_for
-from coteach.report.curve_grid import MEASURES
 from coteach.report.preset_figures import Records, preset_figures
 
 FAR = 3.0  # points from the median: a seed this far off is told, with all others of its cell

@@ -7,9 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
-from coteach.names import METHOD_FACTS
-from coteach.report.curve_grid import MEASURES, Grid, Lines, draw_grid, numbered, over_seeds
-from coteach.report.figures import FORMATS, as_svg, draw_line, in_a_line, line_styles, name_lines, new_figure
+from coteach.figures import (
+    FIGURE_FORMATS,
+    Grid,
+    Lines,
+    as_svg,
+    draw_grid,
+    draw_line,
+    line_styles,
+    name_lines,
+    new_figure,
+    numbered,
+    over_seeds,
+    short_label,
+)
+from coteach.names import MEASURES, METHOD_FACTS
 from coteach.report.run_files import Run
 from coteach.report.run_groups import Group
 from coteach.report.svg import inline
@@ -87,7 +99,7 @@ def write_curves(groups: list[Group], measures: list[str], folder: Path) -> list
         return {label: curve(run, measure) for label, run in runs if has(run, measure)}
 
     labels = list(dict.fromkeys(label for group in shown.values() for label in group.runs))
-    paths = [folder / f"curves-{file_name(groups[0].data)}.{suffix}" for suffix in FORMATS]
+    paths = [folder / f"curves-{file_name(groups[0].data)}.{suffix}" for suffix in FIGURE_FORMATS]
     draw_grid(Grid([""], list(shown), there, labels, lines), paths, caption(list(shown.values())))
     return paths
 
@@ -96,7 +108,7 @@ def caption(groups: list[Group]) -> str:
     """The data, how many seeds and epochs, and what is not usual."""
     shapes = [curve(run, "test_accuracy")[1].shape for group in groups for run in group.runs.values() if run.rows]
     seeds, epochs = zip(*shapes, strict=True)
-    words = f"{in_a_line(groups[0].data)}. {over_seeds(seeds)}; {numbered(epochs, 'epoch')}."
+    words = f"{short_label(groups[0].data)}. {over_seeds(seeds)}; {numbered(epochs, 'epoch')}."
     common = ", ".join(text for name, text in groups[0].common.items() if name != "epochs")
     return f"{words} All: {common}." if common else words
 

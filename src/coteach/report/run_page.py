@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import coteach
+from coteach.names import MEASURES
 from coteach.pages import page_file
 from coteach.paper.compare import Line
 from coteach.report import run_tables as tables
-from coteach.report.curve_grid import MEASURES
 from coteach.report.page import Markup, element, filled, joined, scrolled, skeleton, text
 from coteach.report.preset_page import sources
 from coteach.report.run_figures import measured, panel_svg
