@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from coteach.data import cifar, fetch, news, outside, tiny_imagenet
-from coteach.data.bounded import opened
+from coteach.data import cifar, news, openset, published, tiny_imagenet
 from coteach.data.published import SOURCES, File
 
 
@@ -72,14 +71,13 @@ def write_folder(root: Path, members: dict[str, bytes]) -> Path:
 
 
 def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a few samples be whole data sets, and any archive a published one: readers must bear what gets past."""
-    monkeypatch.setattr(fetch, "_check_hash", lambda path, file: opened(path).close())
-    monkeypatch.setattr(fetch, "_download", no_download)
+    """Let a few samples be whole data sets, and download nothing."""
+    monkeypatch.setattr(published, "_download", no_download)
     rows = dict.fromkeys(cifar.CIFAR10.rows, 1)
     monkeypatch.setattr(cifar, "CIFAR10", replace(cifar.CIFAR10, rows=rows))
     monkeypatch.setattr(news, "N_POSTS", {"train": 2, "test": 1})
     monkeypatch.setattr(tiny_imagenet, "PER_CLASS", {"train": 1, "val": 1})
-    monkeypatch.setattr(outside, "N_BATCHES", 1)
+    monkeypatch.setattr(openset, "N_BATCHES", 1)
 
 
 def no_download(file: File, folder: Path, *_: object) -> Path:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from coteach.augment import CROP_DRAWS, Augment, random_crop_flip, unit_range
 from coteach.cli import run as command
-from coteach.data.samples import Rows
+from coteach.data.base import Rows
 from coteach.engine import Engine
 from coteach.engine.distributed import Team, joined
 from coteach.engine.state import state_of

@@ -18,7 +18,7 @@ HUNDRED = {"train.bin": 200, "test.bin": 100}
 def small(monkeypatch):
     monkeypatch.setattr(cifar, "CIFAR10", replace(cifar.CIFAR10, rows=TEN))
     monkeypatch.setattr(cifar, "CIFAR100", replace(cifar.CIFAR100, rows=HUNDRED))
-    monkeypatch.setattr(cifar, "BLOCK", 4)
+    monkeypatch.setattr(cifar, "ROWS_AT_ONCE", 4)
 
 
 def images(n):
@@ -92,7 +92,6 @@ def test_names_of_classes_come_from_the_file_where_there_is_one(tmp_path):
         load("cifar100", tmp_path)
 
 
-@pytest.mark.parametrize("in_an_archive", [False, True])
 @pytest.mark.parametrize(
     "spoil, message",
     [
@@ -111,26 +110,19 @@ def test_names_of_classes_come_from_the_file_where_there_is_one(tmp_path):
         ),
     ],
 )
-def test_wrong_files_are_named(tmp_path, monkeypatch, in_an_archive, spoil, message):
-    files = spoil(ten()[1])
-    if in_an_archive:
-        in_archive(tmp_path, monkeypatch, "cifar10", "cifar-10-batches-bin", files)
-    else:
-        write_folder(tmp_path, files)
+def test_wrong_files_are_named(tmp_path, spoil, message):
+    write_folder(tmp_path, spoil(ten()[1]))
     with pytest.raises(ValueError, match=f"{message}.*: delete it"):
         load("cifar10", tmp_path)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 100, 0.5, 0.99])
-def test_a_truncated_archive_is_noticed_even_if_its_hash_were_right(tmp_path, monkeypatch, kept):
+def test_a_truncated_archive_is_noticed(tmp_path, monkeypatch, kept):
     in_archive(tmp_path, monkeypatch, "cifar10", "cifar-10-batches-bin", ten()[1])
     path = tmp_path / "cifar-10-binary.tar.gz"
     whole = path.read_bytes()
     path.write_bytes(whole[: kept if isinstance(kept, int) else int(kept * len(whole))])
     with pytest.raises(ValueError, match="is not the published file"):
-        load("cifar10", tmp_path)
-    publish(monkeypatch, "cifar10", path)
-    with pytest.raises(ValueError, match=r"cifar-10-binary.tar.gz .*: delete it"):
         load("cifar10", tmp_path)
 
 

@@ -42,7 +42,7 @@ def write(folder, parts, suffix=".gz"):
 @given(IMAGES, st.sampled_from(["", ".gz"]))
 def test_what_is_written_is_read_back(values, suffix):
     with tempfile.TemporaryDirectory() as folder:
-        read = read_idx(write_idx(Path(folder) / f"file{suffix}", values), 3)
+        read = read_idx(write_idx(Path(folder) / f"file{suffix}", values), values.shape)
     assert np.array_equal(read, values)
 
 
@@ -54,21 +54,21 @@ def test_every_truncation_and_every_excess_is_noticed(values, suffix, data):
         cut = data.draw(st.integers(0, len(whole) - 1))
         path.write_bytes(whole[:cut])
         with pytest.raises(ValueError, match="file.*: delete it"):
-            read_idx(path, 3)
+            read_idx(path, values.shape)
         longer = idx_bytes(values) + b"x"
         path.write_bytes(gzip.compress(longer) if suffix else longer)
         with pytest.raises(ValueError, match="holds more values"):
-            read_idx(path, 3)
+            read_idx(path, values.shape)
 
 
 def test_a_wrong_magic_number_is_noticed(tmp_path):
     labels = write_idx(tmp_path / "labels.gz", np.arange(20))
     with pytest.raises(ValueError, match="labels.gz is not an idx file of bytes in 3 dimensions"):
-        read_idx(labels, 3)
+        read_idx(labels, (20, 1, 1))
     floats = tmp_path / "floats"
     floats.write_bytes(bytes([0, 0, 13, 1, 0, 0, 0, 1]) + bytes(4))
     with pytest.raises(ValueError, match="not an idx file"):
-        read_idx(floats, 1)
+        read_idx(floats, (1,))
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -76,15 +76,15 @@ def test_a_header_that_promises_too_much_reserves_nothing(tmp_path, suffix):
     data = bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"few"
     path = tmp_path / f"file{suffix}"
     path.write_bytes(gzip.compress(data) if suffix else data)
-    with pytest.raises(ValueError, match="too short for the 79,228,162,458,924,105,385,300,197,375 values"):
-        read_idx(path, 3)
+    with pytest.raises(ValueError, match=r"values of shape \(4294967295, .*\) instead of \(2, 28, 28\)"):
+        read_idx(path, (2, 28, 28))
 
 
 def test_text_is_no_gzip_file(tmp_path):
     path = tmp_path / "page.gz"
     path.write_text("<html>not found</html>")
     with pytest.raises(ValueError, match="page.gz is truncated or damaged"):
-        read_idx(path, 1)
+        read_idx(path, (1,))
 
 
 @pytest.mark.parametrize("folder", ["mnist", ".", "MNIST/raw"])
@@ -117,7 +117,7 @@ def test_clothes_are_not_taken_for_digits(small, monkeypatch):
     [
         (0, np.zeros((6, 28, 28)), r"train-images.* shape \(6, 28, 28\) instead of \(7, 28, 28\)"),
         (2, np.zeros((3, 28, 27)), r"t10k-images.* shape \(3, 28, 27\)"),
-        (1, np.zeros(8), "train-labels.* 8 labels instead of 7"),
+        (1, np.zeros(8), r"train-labels.* shape \(8,\) instead of \(7,\)"),
         (3, np.array([0, 10, 1]), "t10k-labels.* the label 10"),
     ],
 )

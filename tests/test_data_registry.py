@@ -12,8 +12,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from coteach import data
-from coteach.data.fetch import data_home
-from coteach.data.published import SOURCES
+from coteach.data.published import SOURCES, data_home
 from data_files import write_folder
 
 NAMES = """digits mnist fashion-mnist cifar10 cifar100 news tiny-imagenet

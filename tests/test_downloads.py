@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from coteach.data import fetch
-from coteach.data.published import SOURCES, File, Source
+from coteach.data import published as publishing
+from coteach.data.published import SOURCES, File, Source, find_or_fetch, locate
 
 CONTENT = bytes(range(256)) * 1000
 HALF = len(CONTENT) // 2
@@ -181,7 +181,7 @@ def left_behind(home: Path) -> list[str]:
 def test_the_published_file_is_downloaded_and_not_asked_for_again(server, published, home):
     published("good")
     for _ in range(2):
-        (path,) = fetch.find_or_fetch("thing", home)
+        (path,) = find_or_fetch("thing", home)
         assert path.read_bytes() == CONTENT
     assert server.asked == [("https", "/good/thing.bin")]
     assert left_behind(home) == ["thing.bin"]
@@ -190,7 +190,7 @@ def test_the_published_file_is_downloaded_and_not_asked_for_again(server, publis
 @pytest.mark.parametrize("place", ["moved", "of_unknown_length", "slow"])
 def test_redirects_within_https_and_slow_servers_are_borne(published, home, place):
     published(place)
-    assert fetch.find_or_fetch("thing", home)[0].read_bytes() == CONTENT
+    assert find_or_fetch("thing", home)[0].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -209,51 +209,46 @@ def test_redirects_within_https_and_slow_servers_are_borne(published, home, plac
     ],
 )
 def test_anything_else_is_refused_and_leaves_nothing(server, published, home, monkeypatch, place, reason):
-    monkeypatch.setattr(fetch, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(publishing, "MOST_TO_DOWNLOAD", 2**20)
     published(place)
-    with pytest.raises(ValueError, match=rf"^thing.bin could not be .*/{place}/thing.bin \({reason}\)"):
-        fetch.find_or_fetch("thing", home)
+    pattern = rf"^thing.bin could not be .*/{place}/thing.bin \({reason}\): .*things yourself\.$"
+    with pytest.raises(ValueError, match=pattern):
+        find_or_fetch("thing", home)
     assert left_behind(home) == []
     assert server.other.asked == []
 
 
 @pytest.mark.parametrize("place", ["broken_off", "moved_to_http", "another", "endless"])
 def test_after_a_failure_the_next_address_is_asked(published, home, monkeypatch, place):
-    monkeypatch.setattr(fetch, "MOST_BYTES", 2**20)
-    published(place, "good")
-    assert fetch.find_or_fetch("thing", home)[0].read_bytes() == CONTENT
+    monkeypatch.setattr(publishing, "MOST_TO_DOWNLOAD", 2**20)
+    published(place, "good", "never")
+    assert find_or_fetch("thing", home)[0].read_bytes() == CONTENT
     assert left_behind(home) == ["thing.bin"]
 
 
-def test_plain_http_is_never_asked_for_a_published_file(server, published, home):
-    published("good", scheme="http")
-    with pytest.raises(ValueError, match="InvalidSchema"):
-        fetch.find_or_fetch("thing", home)
-    assert server.other.asked == []
-
-
-def test_a_mirror_over_https_cannot_lead_to_http_either(server, published, home):
+def test_the_download_is_shown(published, home, capsys):
     published("good")
-    with pytest.raises(ValueError, match="InvalidSchema"):
-        fetch.find_or_fetch("thing", home, mirrors=(f"{server.root}/moved_to_http",))
-    assert server.other.asked == []
+    find_or_fetch("thing", home)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "thing.bin" in shown.err
+    assert "256.0/256.0 kB" in shown.err
 
 
 def test_a_server_that_cannot_prove_who_it_is_is_refused(server, published, home, monkeypatch):
     monkeypatch.delenv("REQUESTS_CA_BUNDLE")
     published("good")
     with pytest.raises(ValueError, match=r"\(SSLError\)"):
-        fetch.find_or_fetch("thing", home)
+        find_or_fetch("thing", home)
     assert server.asked == []
 
 
 DOWNLOAD = """
 import sys
-from coteach.data import fetch
-from coteach.data.published import SOURCES, File, Source
+from coteach.data.published import SOURCES, File, Source, find_or_fetch
 home, sha256, url = sys.argv[1:]
 SOURCES["thing"] = Source((File("thing.bin", sha256, (url,)),), ("things",))
-print(fetch.find_or_fetch("thing", home)[0].stat().st_size)
+print(find_or_fetch("thing", home)[0].stat().st_size)
 """
 
 
@@ -278,8 +273,8 @@ def test_a_killed_download_is_begun_again(server, published, home):
     process.communicate(timeout=60)
     assert "thing.bin" not in left_behind(home)
     published("good")
-    assert fetch.locate("thing", home) == (None,)
-    assert fetch.find_or_fetch("thing", home)[0].read_bytes() == CONTENT
+    assert locate("thing", home) == (None,)
+    assert find_or_fetch("thing", home)[0].read_bytes() == CONTENT
 
 
 def test_part_of_a_file_under_its_name_is_not_taken_for_it(published, home):
@@ -287,4 +282,4 @@ def test_part_of_a_file_under_its_name_is_not_taken_for_it(published, home):
     (home / "things").mkdir(parents=True)
     (home / "things" / "thing.bin").write_bytes(CONTENT[:HALF])
     with pytest.raises(ValueError, match="thing.bin is not the published file .*: delete it"):
-        fetch.find_or_fetch("thing", home)
+        find_or_fetch("thing", home)

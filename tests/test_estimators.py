@@ -19,7 +19,7 @@ from torch import nn
 
 from coteach import METHODS, RobustClassifier, noise
 from coteach.classifier.options import plan_of
-from coteach.data.digits import load
+from coteach.data import load
 from coteach.networks.mlp import MLP
 from estimator_cases import PAIRS, TRAINABLE, Dropping, quick, three_clouds
 
@@ -54,7 +54,7 @@ def test_every_method_learns_and_answers_in_the_users_labels(name, clouds):
 
 
 def test_it_beats_plain_training_where_two_fifths_of_the_labels_are_wrong():
-    digits = load()
+    digits = load("digits")
     x, y, x_test, y_test = (
         tensor.numpy() for tensor in (digits.x_train, digits.y_train, digits.x_test, digits.y_test)
     )

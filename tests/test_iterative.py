@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import LocalOutlierFactor
 from torch import nn
 
-from coteach.data.samples import Rows
+from coteach.data.base import Rows
 from coteach.engine import Engine
 from coteach.engine.batches import same_view
 from coteach.engine.stack import Stack

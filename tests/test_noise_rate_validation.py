@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from coteach import networks, noise
-from coteach.data.digits import load
+from coteach.data import load
 from coteach.engine import PLAIN_ENGINE
 from coteach.labels.estimate import estimate_noise
 from coteach.labels.folds import of_folds, part
@@ -86,7 +86,7 @@ def test_what_is_behind_a_label_is_right_when_what_is_known_beforehand_is():
 
 
 def digits(rate: float):
-    loaded = load()
+    loaded = load("digits")
     x, y = loaded.x_train[:700], loaded.y_train[:700].numpy()
     given = torch.from_numpy(noise.corrupt(y, "symmetric", rate, 10, 0).labels)
     problem = Problem.unchecked(x[:400], x[:1], given[:400], 10, 0.0, 1)

@@ -7,7 +7,7 @@ from PIL import Image
 from torch.utils.data import Subset
 
 from coteach.data import Dataset
-from coteach.data.samples import Items
+from coteach.data.base import Items
 from stream_cases import NUMBERS, UNREADABLE, Pairs, Spoilt, Together
 
 BYTES = np.random.default_rng(0).integers(0, 256, (12, 3, 5, 4), dtype=np.uint8)

@@ -20,7 +20,7 @@ from torch.utils.data import Subset
 
 from coteach.augment import AUGMENTS
 from coteach.data import Dataset
-from coteach.data.samples import Items, Rows
+from coteach.data.base import Items, Rows
 from coteach.engine import Engine
 from coteach.engine import stream as streams
 from coteach.engine.stream import Stream, chunks, cut

@@ -1,7 +1,8 @@
-"""Files written in one step, only regular ones read, and tensors with facts in one file of safetensors."""
+"""Files written in one step, or read within bounds where strangers made them; tensors and facts as safetensors."""
 
 import json
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,27 @@ def regular_file(path: Path) -> Path:
     if not path.is_file():  # a pipe would be waited for
         raise OSError(f"{path} is no regular file")
     return path
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """All of a regular file, or a ValueError if it has more bytes than are expected of it."""
+    with regular_file(path).open("rb") as stream:
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{path} has more than the {most:,} bytes that are expected of it")
+    return data
+
+
+def open_zip_member(archive: zipfile.ZipFile, name: str, most: int) -> zipfile.ZipExtFile:
+    """Open a member of at most so many bytes. Read it with a size: Python expands the whole otherwise."""
+    member = archive.getinfo(name)
+    if member.file_size > most:
+        raise ValueError("a member expands to more bytes than are expected")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("a member is compressed in a way that expands without a bound")
+    stream = archive.open(member)
+    assert isinstance(stream, zipfile.ZipExtFile)
+    return stream
 
 
 def tensors_as_bytes(facts: dict[str, Any], tensors: Mapping[str, "Tensor"]) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from coteach.data.samples import Samples
+from coteach.data.base import Samples
 
 
 @contextmanager

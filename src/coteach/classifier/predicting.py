@@ -21,7 +21,7 @@ from coteach.checks import check_same_length
 from coteach.classifier.mistakes import explained
 from coteach.classifier.samples import Scaled, channels_first, on_host, one_shape, scaled, taken
 from coteach.classifier.training import Validation
-from coteach.data.samples import Samples
+from coteach.data.base import Samples
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.stream import Stream, chunks, closing_streams
 from coteach.methods import METHODS

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
+from coteach.data.base import Items, Samples
 from coteach.data.features import check_finite
-from coteach.data.samples import Items, Samples
 
 ARRAYS = (list, tuple, dict, str, bytes)
 OF_ARRAYS = ("shape", "__array__", "__dataframe__")  # what arrays and frames have, and data sets have not

@@ -21,7 +21,7 @@ from coteach.classifier.optimisers import check_takes
 from coteach.classifier.options import plan_of, seed_of
 from coteach.classifier.samples import bar
 from coteach.classifier.watch import Enough, Watch, held_out, networks_of
-from coteach.data.samples import Samples
+from coteach.data.base import Samples
 from coteach.engine import Engine
 from coteach.engine.stream import Stream, closing_streams
 from coteach.labels.estimate import NoiseEstimate, estimate_noise

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from coteach.data.fetch import data_home, locate
+from coteach.data.published import data_home, locate
 from coteach.names import check_name
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ DATASETS = {
             "nothing",
             "nothing",
             (),
-            "digits.load",
+            "mnist.load_digits",
         ),
         Description(
             "mnist",
@@ -121,7 +121,7 @@ DATASETS = {
             "14 MB, and 862 MB of GloVe vectors unless other ones are there",
             "nothing",
             ("news", "glove"),
-            "news.load",
+            "news.load_news",
         ),
         Description(
             "tiny-imagenet",
@@ -129,7 +129,7 @@ DATASETS = {
             "248 MB",
             PILLOW,
             ("tiny-imagenet",),
-            "tiny_imagenet.load",
+            "tiny_imagenet.load_tiny_imagenet",
         ),
         Description(
             "openset-cifar100",

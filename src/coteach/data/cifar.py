@@ -13,12 +13,10 @@ import numpy as np
 import torch
 
 from coteach.data.base import Dataset
-from coteach.data.bounded import damaged, naming, opened, tar_members
-from coteach.data.fetch import find_or_fetch
+from coteach.data.published import archive_members, damaged, errors_naming, find_or_fetch, open_regular
 
 PIXELS = 3 * 32 * 32
-BLOCK = 5_000
-MOST_BYTES = 2**28  # of the unpacked archive: the images have 185 million
+ROWS_AT_ONCE = 5_000
 TEN = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 HUNDRED_NAMES = """
     apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel
@@ -60,14 +58,14 @@ CIFAR100 = Layout(
 def load_cifar10(data_dir: str | os.PathLike | None = None) -> Dataset:
     """50,000 / 10,000 images of 10 classes, uint8 of 3×32×32."""
     (path,) = find_or_fetch("cifar10", data_dir)
-    images, labels, names = _read(path, CIFAR10)
+    images, labels, names = _read_rows(path, CIFAR10)
     return _split("cifar10", CIFAR10, images, labels[:, 0], names)
 
 
 def load_cifar100(data_dir: str | os.PathLike | None = None) -> Dataset:
     """50,000 / 10,000 images of 100 classes in 20 superclasses, uint8 of 3×32×32."""
     (path,) = find_or_fetch("cifar100", data_dir)
-    images, labels, names = _read(path, CIFAR100)
+    images, labels, names = _read_rows(path, CIFAR100)
     coarse, fine = labels[:, 0], labels[:, 1]
     superclass = np.full(len(names), -1, dtype=np.int64)
     superclass[fine] = coarse
@@ -88,19 +86,19 @@ def _split(
     return Dataset(name, x[:n], y[:n], x[n:], y[n:], class_names, superclass)
 
 
-def _read(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def _read_rows(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Fill one array with the rows of all files, in the layout's order whatever the archive's."""
     if path.name.endswith(".tar.gz"):
-        members = tar_members(path, MOST_BYTES)
+        members = archive_members(path)
     else:
-        members = _folder_members(path.parent, (*layout.rows, layout.names_file))
+        members = _folder_files(path.parent, (*layout.rows, layout.names_file))
     n_rows, n_labels = sum(layout.rows.values()), len(layout.highest_label)
     images = np.empty((n_rows, 3, 32, 32), dtype=np.uint8)
     labels = np.empty((n_rows, n_labels), dtype=np.uint8)
     ends = dict(zip(layout.rows, np.cumsum(list(layout.rows.values())).tolist(), strict=True))
     names = layout.names
     missing = set(layout.rows)
-    with naming(path, "or a file beside it is truncated or damaged"):
+    with errors_naming(path, "or a file beside it is truncated or damaged"):
         for member, size, stream in members:
             name = Path(member).name
             if name in missing:
@@ -123,8 +121,8 @@ def _read(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray, tuple[str
 def _fill(stream: IO[bytes], labels: np.ndarray, images: np.ndarray) -> None:
     """Read rows of labels and pixels, some thousands at a time: the file is never in memory as a whole."""
     n_labels = labels.shape[1]
-    for start in range(0, len(labels), BLOCK):
-        n = min(BLOCK, len(labels) - start)
+    for start in range(0, len(labels), ROWS_AT_ONCE):
+        n = min(ROWS_AT_ONCE, len(labels) - start)
         block = stream.read(n * (n_labels + PIXELS))
         if len(block) != n * (n_labels + PIXELS):
             raise EOFError
@@ -132,8 +130,8 @@ def _fill(stream: IO[bytes], labels: np.ndarray, images: np.ndarray) -> None:
         labels[start : start + n], images[start : start + n] = rows[:, :n_labels], rows[:, n_labels:]
 
 
-def _folder_members(folder: Path, names: Collection[str]) -> Iterator[tuple[str, int, IO[bytes]]]:
+def _folder_files(folder: Path, names: Collection[str]) -> Iterator[tuple[str, int, IO[bytes]]]:
     for name in names:
         if (folder / name).exists():
-            with opened(folder / name) as stream:
+            with open_regular(folder / name) as stream:
                 yield name, (folder / name).stat().st_size, stream

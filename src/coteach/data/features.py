@@ -27,7 +27,7 @@ def pixels(image: Any, whose: str) -> np.ndarray:
     return array if array.ndim == 2 else array.transpose(2, 0, 1)
 
 
-def numbers(x: Any, whose: str) -> Tensor:
+def as_numbers(x: Any, whose: str) -> Tensor:
     """Whatever numbers are given, as a tensor that may share their memory."""
     if hasattr(x, "todense") or (isinstance(x, Tensor) and x.layout != torch.strided):
         raise ValueError(f"{whose} are sparse: make them dense first, with .toarray() or .to_dense().")

@@ -1,34 +1,40 @@
-"""20 Newsgroups by date as the paper's NEWS: 7 classes, a post's first 1,000 words with a vector.
+"""20 Newsgroups by date as the paper's NEWS: 7 classes, a post's first 1,000 words with a vector; and the vectors.
 
 A word is a run of letters or of digits of the lower-cased text, but don't becomes do + n't and it's becomes
 it + 's, because that is how GloVe's vocabulary was made. The whole post is read, header lines included.
 """
 
+import io
 import os
 import re
+import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
 
 from coteach.data.base import Dataset
-from coteach.data.bounded import damaged, naming, read_whole, tar_members
-from coteach.data.fetch import find_or_fetch
-from coteach.data.glove import read_vectors
+from coteach.data.published import archive_members, damaged, errors_naming, find_or_fetch
+from coteach.files import open_zip_member, read_bounded
 
 CLASSES = ("alt", "comp", "misc", "rec", "sci", "soc", "talk")
 N_POSTS = {"train": 11_314, "test": 7_532}
 LENGTH = 1_000
-MOST_BYTES = 2**26  # of all posts: they have 36 million, and in the archive 50 or more
+MOST_OF_POSTS = 2**26  # bytes: all posts together have 36 million
 TOKEN = re.compile(r"[a-z]+(?=n't)|n't|'(?:s|m|d|re|ve|ll)\b|[a-z]+|[0-9]+")
+VECTORS_MEMBER = "glove.6B.300d.txt"
+MOST_OF_VECTORS = 2**31  # bytes of that member: it has 1.04 billion
+LONGEST_LINE = 2**20
 
 Posts = list[tuple[int, np.ndarray]]  # class, and the words as numbers in the order of first sight
 
 
-def load(
+def load_news(
     data_dir: str | os.PathLike | None = None,
     vectors: str | os.PathLike | None = None,
     split: str = "bydate",
@@ -78,13 +84,9 @@ def _read_posts(path: Path) -> tuple[Posts, Posts, dict[str, int]]:
     """Posts of both parts in the order of group and file name, and the number of each word."""
     words: dict[str, int] = defaultdict(count().__next__)
     found: dict[tuple[str, str, str], np.ndarray] = {}
-    members = _archive_members(path) if path.name.endswith(".tar.gz") else _folder_members(path.parent)
-    left = MOST_BYTES
-    with naming(path):
+    members = _archive_posts(path) if path.name.endswith(".tar.gz") else _folder_posts(path.parent)
+    with errors_naming(path):
         for part, group, name, text in members:
-            left -= len(text)
-            if left < 0:
-                raise damaged(path, f"comes with more than {MOST_BYTES:,} bytes of posts")
             ids = map(words.__getitem__, tokenise(text.decode("latin-1")))
             found[part, group, name] = np.fromiter(ids, dtype=np.int32)
     return _sorted_part(path, found, "train"), _sorted_part(path, found, "test"), words
@@ -97,19 +99,23 @@ def _sorted_part(path: Path, found: dict[tuple[str, str, str], np.ndarray], part
     return [(CLASSES.index(key[1].split(".")[0]), found[key]) for key in keys]
 
 
-def _archive_members(path: Path) -> Iterator[tuple[str, str, str, bytes]]:
-    for member, size, stream in tar_members(path, 2 * MOST_BYTES):
+def _archive_posts(path: Path) -> Iterator[tuple[str, str, str, bytes]]:
+    for member, size, stream in archive_members(path):
         *_, folder, group, name = ("", "", "", *Path(member).parts)
         part = folder.removeprefix("20news-bydate-")
         if _is_post(part, group, name):
             yield part, group, name, stream.read(size)
 
 
-def _folder_members(root: Path) -> Iterator[tuple[str, str, str, bytes]]:
+def _folder_posts(root: Path) -> Iterator[tuple[str, str, str, bytes]]:
+    left = MOST_OF_POSTS
     for part in N_POSTS:
         for path in sorted(root.glob(f"20news-bydate-{part}/*/*")):
             if _is_post(part, path.parent.name, path.name):
-                yield part, path.parent.name, path.name, read_whole(path, MOST_BYTES)
+                with errors_naming(path, "cannot be read, or has more bytes than all posts together"):
+                    text = read_bounded(path, left)
+                left -= len(text)
+                yield part, path.parent.name, path.name, text
 
 
 def _is_post(part: str, group: str, name: str) -> bool:
@@ -138,3 +144,71 @@ def _token_ids(posts: Posts, row_of_word: np.ndarray) -> torch.Tensor:
 
 def _labels(posts: Posts) -> torch.Tensor:
     return torch.tensor([label for label, _ in posts], dtype=torch.int64)
+
+
+def read_vectors(path: Path, words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Read the vectors of some words, one line at a time.
+
+    Parameters
+    ----------
+    path : Path
+        A text file, or the published zip, whose 300-dimensional member is read.
+    words : dict
+        From word to its number, 0 to W-1.
+
+    Returns
+    -------
+    row_of_word : int32 array of shape (W,)
+        The word's row in `matrix`; 0 for a word without a vector.
+    matrix : float32 array of shape (V, D)
+        Row 0 is zeros.
+    """
+    row_of_word = np.zeros(len(words), dtype=np.int32)
+    rows: list[np.ndarray] = []
+    dimension = 0
+    with _open_vectors(path) as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
+            if len(line) == LONGEST_LINE:
+                raise damaged(path, f"has a line of {LONGEST_LINE:,} bytes or more ({number})")
+            fields = line.rstrip().split(b" ") if dimension == 0 else line.rstrip().rsplit(b" ", dimension)
+            if number == 1 and len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
+                continue  # the counts that word2vec writes first
+            dimension = dimension or len(fields) - 1
+            if dimension == 0 or len(fields) != dimension + 1:
+                raise damaged(path, f"has a line of another length ({number}), as a truncated file has")
+            word = words.get(fields[0].decode("utf-8", errors="replace"))
+            if word is not None and row_of_word[word] == 0:
+                rows.append(_vector(fields[1:], path, number))
+                row_of_word[word] = len(rows)
+    if not rows:
+        raise ValueError(
+            f"{path} has none of the words: give a file of English word vectors in GloVe's text format."
+        )
+    return row_of_word, np.concatenate([np.zeros((1, dimension), dtype=np.float32), np.stack(rows)])
+
+
+def _vector(fields: list[bytes], path: Path, line: int) -> np.ndarray:
+    try:
+        with np.errstate(over="ignore"):  # told below
+            vector = np.array([float(field) for field in fields], dtype=np.float32)
+    except ValueError as error:
+        raise damaged(path, f"has something other than numbers on line {line}") from error
+    if not np.isfinite(vector).all():
+        raise damaged(path, f"has a number on line {line} that is missing or infinite")
+    return vector
+
+
+@contextmanager
+def _open_vectors(path: Path) -> Iterator[IO[bytes]]:
+    if not path.is_file():
+        raise ValueError(f"there is no file of word vectors {path}: give the path of one in GloVe's text format.")
+    with errors_naming(path):
+        if path.suffix == ".zip":
+            with (
+                zipfile.ZipFile(path) as archive,
+                open_zip_member(archive, VECTORS_MEMBER, MOST_OF_VECTORS) as stream,
+            ):
+                yield io.BufferedReader(stream, LONGEST_LINE)
+        else:
+            with path.open("rb") as stream:
+                yield stream

@@ -1,11 +1,37 @@
-"""The published files: their hashes, where they can be had, and where people usually keep them.
+"""The published files: their hashes, where they can be had, where people usually keep them; found or downloaded.
+
+A file counts only if its sha256 is the published one, and is then trusted. What lies there unpacked, and word
+vectors of any other kind, have no hash: their readers check them. Downloads are over https alone, whatever a
+server redirects to, and an interrupted one is begun again.
 
 The sha256 of each file is the one stated by TensorFlow Datasets (MNIST, Fashion-MNIST, CIFAR, SVHN,
 ImageNet-32), scikit-learn (20 Newsgroups), torchtext (GloVe) or several users (Tiny-ImageNet, whose
 md5 90528d7ca1a48142e341f4ef8d21d0de is the better known).
 """
 
+import hashlib
+import io
+import os
+import struct
+import tarfile
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from requests import Response
+
+MOST_TO_DOWNLOAD = 2**30  # bytes: the largest file, GloVe's vectors, has 862 million
+# What parsers stumble over, NumPy's of headers among them; a TypeError would be a mistake of ours.
+FAILURES = (
+    *(ArithmeticError, EOFError, LookupError, OSError, RuntimeError, SyntaxError, ValueError),
+    *(struct.error, tarfile.TarError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
 
 
 @dataclass(frozen=True)
@@ -144,3 +170,212 @@ SOURCES = {
         by_hand="ask for an account at https://image-net.org/download-images",
     ),
 }
+
+
+# ---- found ----------------------------------------------------------------------------------------------------
+
+
+def data_home(data_dir: str | os.PathLike | None = None) -> Path:
+    """The folder of the data sets: the argument, else COTEACH_DATA, else the user's cache.
+
+    Parameters
+    ----------
+    data_dir : path, optional
+
+    Returns
+    -------
+    folder : Path
+
+    Examples
+    --------
+    >>> data_home("my-data").name
+    'my-data'
+    """
+    chosen = data_dir or os.environ.get("COTEACH_DATA")
+    if chosen is None or chosen == "":
+        import pooch
+
+        return Path(pooch.os_cache("coteach"))
+    home = Path(chosen).expanduser()
+    if home.exists() and not home.is_dir():
+        raise ValueError(f"the data folder {home} is a file: name the folder that holds the data sets.")
+    return home
+
+
+def locate(source: str, data_dir: str | os.PathLike | None = None) -> tuple[Path | None, ...]:
+    """Where each file of a source is, unpacked or as published; None for one that is not there."""
+    home = data_home(data_dir)
+    return tuple(_locate_one(SOURCES[source], i, home) for i in range(len(SOURCES[source].files)))
+
+
+def find_or_fetch(source: str, data_dir: str | os.PathLike | None = None) -> tuple[Path, ...]:
+    """Paths of a source's files, in the order of `SOURCES`, downloaded first where they are missing.
+
+    Parameters
+    ----------
+    source : str
+        A key of `SOURCES`.
+    data_dir : path, optional
+        See `data_home`.
+    """
+    home = data_home(data_dir)
+    wanted = SOURCES[source]
+    paths = []
+    for i, file in enumerate(wanted.files):
+        path = _locate_one(wanted, i, home)
+        if path is None:
+            path = _download(file, home / wanted.folders[0], wanted.by_hand)
+        elif path.name == file.name:
+            _check_hash(path, file)
+        paths.append(path)
+    return tuple(paths)
+
+
+def _locate_one(source: Source, i: int, home: Path) -> Path | None:
+    names = (*source.unpacked[i : i + 1], source.files[i].name)
+    for name in names:
+        for folder in source.folders:
+            path = home / folder / name
+            if path.exists():
+                return path
+    for pattern in source.instead:
+        for path in sorted(home.glob(pattern)):
+            return path
+    return None
+
+
+def _check_hash(path: Path, file: File) -> None:
+    with errors_naming(path, "cannot be read"), open_regular(path) as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != file.sha256:
+        raise damaged(
+            path,
+            f"is not the published file (its sha256 begins {found[:8]} and should begin {file.sha256[:8]})",
+        )
+
+
+def archive_members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Name, size and stream of each file in a published .tar.gz, which is read where it is."""
+    with tarfile.open(path, "r:gz") as archive:
+        for member in archive:
+            content = archive.extractfile(member)
+            if content is not None:
+                yield member.name, member.size, content
+
+
+# ---- damaged --------------------------------------------------------------------------------------------------
+
+
+class Damaged(ValueError):
+    """Says already which file is not what it should be."""
+
+
+def damaged(path: str | os.PathLike, what: str) -> ValueError:
+    """The error for a file that is not what it should be; what the file says of itself may be any character."""
+    text = "".join(c if c.isprintable() else "?" for c in f"{path} {what}")
+    return Damaged(f"{text}: delete it so that it is downloaded again, or copy it anew.")
+
+
+@contextmanager
+def errors_naming(path: str | os.PathLike, what: str = "is truncated or damaged") -> Iterator[None]:
+    """Let every failure to read a file name that file."""
+    try:
+        yield
+    except Damaged:
+        raise
+    except FAILURES as error:
+        raise damaged(path, what) from error
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a file; a pipe or a device would be read for ever."""
+    if path.exists() and not path.is_file():
+        raise damaged(path, "is not a regular file")
+    return path.open("rb")
+
+
+# ---- downloaded -----------------------------------------------------------------------------------------------
+
+
+def _download(file: File, folder: Path, by_hand: str) -> Path:
+    import pooch
+
+    if not file.urls:
+        raise ValueError(f"{file.name} cannot be downloaded by a program: {by_hand}, and put it into {folder}.")
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise ValueError(
+            f"{folder} cannot be written to: choose another data folder, for instance with COTEACH_DATA."
+        )
+    pooch.get_logger().setLevel("WARNING")
+    failures = []
+    for url in file.urls:
+        with _Bar(file.name) as bar:
+            get: Any = pooch.HTTPDownloader(
+                progressbar=bar,
+                chunk_size=2**16,
+                timeout=60,
+                # Servers must not compress what is compressed already: the hash is that of the file.
+                headers={"Accept-Encoding": "identity"},
+                hooks={"response": _stay_with_https},
+            )
+            try:
+                # pooch writes beside the file and renames only what has the right hash.
+                return Path(pooch.retrieve(url, f"sha256:{file.sha256}", file.name, folder, downloader=get))
+            except OSError as error:
+                failures.append(f"{url} ({type(error).__name__})")
+            except ValueError:
+                failures.append(f"{url} (not the published file)")
+    raise ValueError(
+        f"{file.name} could not be downloaded from {' nor from '.join(failures)}: "
+        f"try again later, or put the file into {folder} yourself."
+    )
+
+
+def _stay_with_https(response: "Response", **_: Any) -> None:
+    """Refuse a redirect to anything else before it is asked."""
+    from urllib.parse import urljoin
+
+    from requests.exceptions import InvalidSchema
+
+    if response.is_redirect and not urljoin(response.url, response.headers["location"]).startswith("https://"):
+        raise InvalidSchema
+
+
+class _Bar:
+    """A progress bar of rich, as pooch drives it, closed whatever happens."""
+
+    def __init__(self, name: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True))
+        self._task = self._progress.add_task(name, total=None)
+
+    def __enter__(self) -> "_Bar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    @property
+    def total(self) -> float | None:
+        return self._progress.tasks[self._task].total
+
+    @total.setter
+    def total(self, n_bytes: int) -> None:
+        self._progress.update(self._task, total=n_bytes or None)
+
+    def update(self, n_bytes: int) -> None:
+        self._progress.advance(self._task, n_bytes)
+        if self._progress.tasks[self._task].completed > MOST_TO_DOWNLOAD:
+            raise ValueError("more bytes than any published file has")
+
+    def reset(self) -> None:
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        """Left to the end of the with statement."""

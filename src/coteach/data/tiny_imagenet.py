@@ -9,7 +9,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -17,18 +17,18 @@ import numpy as np
 import torch
 
 from coteach.data.base import Dataset
-from coteach.data.bounded import damaged, naming, opened_zip, read_member, read_whole
-from coteach.data.fetch import find_or_fetch
+from coteach.data.published import damaged, errors_naming, find_or_fetch
+from coteach.files import read_bounded
 
 PER_CLASS = {"train": 500, "val": 50}
 SIDE = 64
-MOST_BYTES = 2**20  # of an image, which rarely has 5,000
+MOST_OF_AN_IMAGE = 2**20  # bytes, which rarely has 5,000
 WORDNET_ID = re.compile("[a-z][0-9]{1,9}")
 IMAGE_NAME = re.compile("[A-Za-z0-9_.-]{1,99}")
-MOST_TEXT = 2**25  # words.txt has 2.6 million
+MOST_TEXT = 2**25  # bytes: words.txt has 2.6 million
 
 
-def load(data_dir: str | os.PathLike | None = None, classes: int | None = None) -> Dataset:
+def load_tiny_imagenet(data_dir: str | os.PathLike | None = None, classes: int | None = None) -> Dataset:
     """uint8 images of 3×64×64; grey ones become RGB.
 
     Parameters
@@ -38,15 +38,15 @@ def load(data_dir: str | os.PathLike | None = None, classes: int | None = None) 
     """
     _pillow()
     (path,) = find_or_fetch("tiny-imagenet", data_dir)
-    with _opened(path) as files:
+    with _open_files(path) as files:
         listed = files.text("wnids.txt").split()
         if classes is not None and not 2 <= classes <= len(listed):
             raise ValueError(f"{path} lists {len(listed)} classes: choose from 2 to all of them, not {classes}.")
         if len(listed) < 2 or not all(map(WORDNET_ID.fullmatch, listed)):
             raise damaged(path, "comes with a wnids.txt that does not list two or more WordNet ids")
         wnids = sorted(listed[:classes])
-        x_train, y_train = _read_part(files, _train_images(files, wnids), len(wnids), "train")
-        x_test, y_test = _read_part(files, _test_images(files, wnids), len(wnids), "val")
+        x_train, y_train = _read_images(files, _train_images(files, wnids), len(wnids), "train")
+        x_test, y_test = _read_images(files, _test_images(files, wnids), len(wnids), "val")
         return Dataset("tiny-imagenet", x_train, y_train, x_test, y_test, _names(files, wnids))
 
 
@@ -56,9 +56,9 @@ class _Folder:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def read(self, name: str, most: int = MOST_BYTES) -> bytes:
-        with naming(self.root / name, "is missing or cannot be read"):
-            return read_whole(self.root / name, most)
+    def read(self, name: str, most: int = MOST_OF_AN_IMAGE) -> bytes:
+        with errors_naming(self.root / name, "is missing or cannot be read"):
+            return read_bounded(self.root / name, most)
 
     def text(self, name: str) -> str:
         return self.read(name, MOST_TEXT).decode("utf-8", errors="replace")
@@ -68,7 +68,7 @@ class _Folder:
 
 
 class _Zip(_Folder):
-    """The published zip."""
+    """The published zip, whose hash has been checked."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         super().__init__(path)
@@ -79,22 +79,19 @@ class _Zip(_Folder):
             if file.endswith(".JPEG"):
                 self._by_folder.setdefault(folder, []).append(f"{folder}/{file}")
 
-    def read(self, name: str, most: int = MOST_BYTES) -> bytes:
-        with naming(self.root, f"has no intact {name}"):
-            return read_member(self._archive, f"tiny-imagenet-200/{name}", most)
+    def read(self, name: str, most: int = MOST_OF_AN_IMAGE) -> bytes:
+        return self._archive.read(f"tiny-imagenet-200/{name}")
 
     def images(self, folder: str) -> list[str]:
         return sorted(self._by_folder.get(folder, []))
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[_Folder]:
+def _open_files(path: Path) -> Iterator[_Folder]:
     if path.suffix != ".zip":
         yield _Folder(path.parent)
         return
-    with ExitStack() as stack:
-        with naming(path, "is not a whole zip archive"):
-            archive = stack.enter_context(opened_zip(path))
+    with zipfile.ZipFile(path) as archive:
         yield _Zip(path, archive)
 
 
@@ -112,7 +109,7 @@ def _test_images(files: _Folder, wnids: list[str]) -> list[tuple[str, int]]:
     return [(f"val/images/{name}", label) for name, label in of_ours]
 
 
-def _read_part(
+def _read_images(
     files: _Folder, images: list[tuple[str, int]], n_classes: int, part: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     labels = np.array([label for _, label in images], dtype=np.int64)

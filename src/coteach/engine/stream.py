@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from coteach.augment import Augment
-from coteach.data.samples import Samples
+from coteach.data.base import Samples
 from coteach.engine.batches import Batches
 from coteach.engine.distributed import ALONE, Team
 

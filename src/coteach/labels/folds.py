@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from coteach.augment import Augment
 from coteach.checks import check_labels
-from coteach.data.samples import Samples
+from coteach.data.base import Samples
 from coteach.engine import PLAIN_ENGINE, Engine
 from coteach.engine.stream import Stream, closing_streams
 from coteach.methods import METHODS

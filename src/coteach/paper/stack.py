@@ -11,7 +11,7 @@ from typing import Any
 
 from coteach import data
 from coteach.data import Dataset
-from coteach.data.glove import MEMBER
+from coteach.data.news import VECTORS_MEMBER
 from coteach.files import write_atomically
 from coteach.paper.measured import measurement
 from coteach.paper.presets import Cell
@@ -110,7 +110,7 @@ def data_of(cell: Cell, data_dir: Path | None) -> Dataset:
 
 def find_vectors(name: str, data_dir: Path | None) -> Path:
     home = data.data_home(data_dir)
-    for file in (name, "glove.6B.zip") if name == MEMBER else (name,):
+    for file in (name, "glove.6B.zip") if name == VECTORS_MEMBER else (name,):
         for folder in (home, home / "vectors", home / "glove"):
             if (folder / file).exists():
                 return folder / file

@@ -14,10 +14,10 @@ import torch
 from coteach import data, networks, noise
 from coteach.augment import AUGMENTS
 from coteach.data import Dataset
-from coteach.data.bounded import read_whole
-from coteach.data.samples import Rows, Samples
+from coteach.data.base import Rows, Samples
 from coteach.engine.distributed import processes
 from coteach.engine.stream import Stream
+from coteach.files import read_bounded
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs.experiment import OWN, Experiment
@@ -83,7 +83,7 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
 
 def read_matrix(path: Path) -> np.ndarray:
     try:
-        text = read_whole(path, MOST_OF_A_MATRIX).decode().strip()
+        text = read_bounded(path, MOST_OF_A_MATRIX).decode().strip()
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: give --matrix a text file with one row of Q a line.") from error
     try:
