@@ -15,7 +15,7 @@ from torch import nn
 
 from coteach import data
 from coteach.networks import register_network
-from coteach.networks.cnn import CNN7
+from coteach.networks.models import CNN7
 from coteach.runs import setup
 from coteach.runs.experiment import Experiment
 

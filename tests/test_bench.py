@@ -22,7 +22,7 @@ from roofline import Rates, Work, epoch_work, roofline_seconds, training_step
 
 from coteach import rules, train
 from coteach.methods import METHODS
-from coteach.networks.mlp import MLP
+from coteach.networks.models import MLP
 from coteach.runs.experiment import Experiment
 from coteach.train import Epoch
 

@@ -14,7 +14,7 @@ from coteach.engine.batches import same_view
 from coteach.engine.precision import Precision
 from coteach.engine.steps import Captured
 from coteach.methods import METHODS
-from coteach.networks.cnn import SmallCNN
+from coteach.networks.models import SmallCNN
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
 from coteach.train import Problem, fit, mini_batch, start, train_epoch

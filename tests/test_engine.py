@@ -14,7 +14,7 @@ from coteach.engine.precision import PaddedConv2d, Precision, pad_convolutions
 from coteach.engine.stack import Stack, batches_well
 from coteach.losses import LOSSES
 from coteach.methods import METHODS
-from coteach.networks.news import NewsNet
+from coteach.networks.models import NewsNet
 from tiny import PLAN, normed, problem, run_fit
 
 

@@ -20,7 +20,7 @@ from torch import nn
 from coteach import METHODS, RobustClassifier, noise
 from coteach.classifier.options import plan_of
 from coteach.data import load
-from coteach.networks.mlp import MLP
+from coteach.networks.models import MLP
 from estimator_cases import PAIRS, TRAINABLE, Dropping, quick, three_clouds
 
 

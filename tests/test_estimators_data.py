@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 from coteach import RobustClassifier
 from coteach.classifier import samples
 from coteach.classifier.samples import scale_of
-from coteach.networks.cnn import SmallCNN
+from coteach.networks.models import SmallCNN
 from estimator_cases import quick, three_clouds
 
 

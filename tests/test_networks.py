@@ -14,10 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from coteach.networks import FORMS, NETWORKS, build, default_for
-from coteach.networks.cnn import CNN7, SmallCNN
-from coteach.networks.mlp import MLP
-from coteach.networks.news import NewsNet, pool
-from coteach.networks.resnet import PreActResNet18
+from coteach.networks.models import CNN7, MLP, NewsNet, PreActResNet18, SmallCNN, pool_words
 
 VECTORS_VD = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
 SHAPES = {
@@ -244,14 +241,14 @@ def test_pooling_windows(n_tokens, d, seed):
     documents = vectors[tokens].tolist()
     words = torch.tensor([pooled_words(document) for document in documents], dtype=torch.float64)
     flat = torch.tensor([pooled_flat(document) for document in documents], dtype=torch.float64)
-    torch.testing.assert_close(pool(tokens, vectors, "words"), words, rtol=0, atol=1e-12)
-    torch.testing.assert_close(pool(tokens, vectors, "flat"), flat, rtol=0, atol=1e-12)
+    torch.testing.assert_close(pool_words(tokens, vectors, "words"), words, rtol=0, atol=1e-12)
+    torch.testing.assert_close(pool_words(tokens, vectors, "flat"), flat, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["news", "news_flat"])
 def test_documents_may_be_pooled_beforehand(name):
     network, tokens = make(name), samples(name, 4)
-    pooled = pool(tokens, network.get_buffer("vectors"), FORMS.get(name, {}).get("pooling", "words"))
+    pooled = pool_words(tokens, network.get_buffer("vectors"), FORMS.get(name, {}).get("pooling", "words"))
     torch.testing.assert_close(network(pooled), network(tokens), rtol=0, atol=0)
 
 

@@ -14,7 +14,7 @@ import pooling_cases
 from coteach.engine import pooling
 from coteach.engine.pooling import PooledSequential, can_pool, pool_convolutions
 from coteach.engine.stack import Stack
-from coteach.networks.cnn import SmallCNN
+from coteach.networks.models import SmallCNN
 
 pooling.convolved.register_kernel("cpu")(pooling_cases.forward)
 pooling.convolved_backward.register_kernel("cpu")(pooling_cases.backward)

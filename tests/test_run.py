@@ -16,7 +16,7 @@ from coteach import names
 from coteach.data import Dataset
 from coteach.losses import LOSSES
 from coteach.methods import METHODS
-from coteach.networks.news import pool
+from coteach.networks.models import pool_words
 from coteach.noise import KINDS, Noise
 from coteach.runs import setup
 from coteach.runs.experiment import Experiment
@@ -307,7 +307,7 @@ def test_documents_are_pooled_as_their_network_would(tmp_path, network, pooling)
         "posts", tokens, torch.arange(300) % 2, tokens, torch.arange(300) % 2, ("a", "b"), vectors=vectors
     )
     stored = as_stored(tokens, experiment(tmp_path, network=network), posts, "cpu")
-    assert torch.equal(stored, pool(tokens, vectors, pooling))
+    assert torch.equal(stored, pool_words(tokens, vectors, pooling))
     result = run(experiment(tmp_path, network=network, epochs=1, batch_size=50), posts, say=silent)
     torch.testing.assert_close(result.network()(stored), result.network()(tokens))
 

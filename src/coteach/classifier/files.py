@@ -13,7 +13,7 @@ from coteach.classifier.training import global_state_kept
 from coteach.files import read_tensors, tensors_as_bytes, write_atomically
 from coteach.labels.estimate import NoiseEstimate
 from coteach.methods import METHODS
-from coteach.networks import take_weights, weights_of
+from coteach.networks.models import take_weights, weights_of
 from coteach.runs.experiment import pythons_own
 
 if TYPE_CHECKING:

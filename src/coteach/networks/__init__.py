@@ -1,14 +1,13 @@
 """The networks of the paper by name. Importing this is cheap: torch is loaded when a network is built."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coteach.names import check_name
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 NETWORKS: dict[str, str] = {
     "mlp": "one hidden layer of 256, ReLU: the paper's MNIST network, for samples of any shape",
@@ -66,6 +65,8 @@ def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = Non
     >>> network(torch.zeros(5, 64)).shape
     torch.Size([5, 10])
     """
+    from coteach.networks import models
+
     check_name("network", name, NETWORKS)
     if name in _OF_USERS:
         return _OF_USERS[name](shape=tuple(shape), n_classes=n_classes, **options)
@@ -78,31 +79,21 @@ def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = Non
     options = FORMS.get(name, {}) | options
     match name:
         case "mlp" | "mlp3":
-            from coteach.networks.mlp import MLP
-
-            return MLP(math.prod(shape), n_classes, **options)
+            return models.MLP(math.prod(shape), n_classes, **options)
         case "small_cnn":
-            from coteach.networks.cnn import SmallCNN
-
             _check_image(name, shape, 32, 32, "give it images of shape (channels, 32, 32), or choose 'mlp'")
-            return SmallCNN(n_classes, channels=shape[0], **options)
+            return models.SmallCNN(n_classes, channels=shape[0], **options)
         case "cnn7" | "cnn7_printed" | "cnn7_dense":
-            from coteach.networks.cnn import CNN7
-
             _check_image(name, shape, 32, 32, "give it images of shape (channels, 32, 32), or choose 'mlp'")
-            return CNN7(n_classes, channels=shape[0], **options)
+            return models.CNN7(n_classes, channels=shape[0], **options)
         case "news" | "news_flat":
-            from coteach.networks.news import NewsNet
-
-            return NewsNet(vectors, n_classes, **options)
+            return models.NewsNet(vectors, n_classes, **options)
         case "preact_resnet18" | "preact_resnet18_authors":
-            from coteach.networks.resnet import PreActResNet18
-
             if options.get("head") == "authors":
                 _check_image(name, shape, 25, 56, "crop images to (3, 56, 56), or choose 'preact_resnet18'")
             else:
                 _check_image(name, shape, 8, math.inf, "give it images of 8×8 or more, or choose 'mlp'")
-            return PreActResNet18(n_classes, channels=shape[0], **options)
+            return models.PreActResNet18(n_classes, channels=shape[0], **options)
     raise AssertionError(f"{name} is described but cannot be built")
 
 
@@ -161,25 +152,6 @@ def default_for(shape: Sequence[int], dtype_is_tokens: bool = False) -> str:
     if len(shape) == 3 and min(shape[1:]) >= 64:
         return "preact_resnet18"
     return "mlp"
-
-
-def weights_of(networks: Sequence["nn.Module"]) -> dict[str, "Tensor"]:
-    """Every tensor under the number of its network, in memory of its own, for files of safetensors."""
-    return {
-        f"{n}.{name}": value.detach().cpu().contiguous().clone()
-        for n, network in enumerate(networks)
-        for name, value in network.state_dict().items()
-    }
-
-
-def take_weights(networks: Sequence["nn.Module"], tensors: Mapping[str, "Tensor"], path: str | Path) -> None:
-    """Put what `weights_of` returned into networks of the same kind."""
-    for n, network in enumerate(networks):
-        mine = {k.removeprefix(f"{n}."): v for k, v in tensors.items() if k.startswith(f"{n}.")}
-        try:
-            network.load_state_dict(mine)
-        except RuntimeError as error:
-            raise ValueError(f"the weights in {path} do not fit the module: give its own.") from error
 
 
 def _check_image(name: str, shape: Sequence[int], smallest: int, largest: float, mend: str) -> None:

@@ -21,7 +21,7 @@ from coteach.engine.stream import Stream
 from coteach.files import write_atomically
 from coteach.metrics import last_ten, loss_histograms
 from coteach.names import EVENTS
-from coteach.networks import weights_of
+from coteach.networks.models import weights_of
 from coteach.noise import Noise
 from coteach.plan import Plan
 from coteach.runs import folder as files

@@ -17,7 +17,7 @@ from torch import nn
 from coteach.data import Dataset
 from coteach.engine.batches import View
 from coteach.engine.distributed import ProcessLost
-from coteach.networks import take_weights
+from coteach.networks.models import take_weights
 from coteach.runs import folder as files
 from coteach.runs import setup
 from coteach.runs.callbacks import Followed, Tracker

@@ -128,10 +128,10 @@ def as_stored(x: torch.Tensor, experiment: Experiment, dataset: Dataset, device:
     """Samples on the device; documents already pooled, since their word vectors never change."""
     if not experiment.network_name.startswith("news") or dataset.vectors is None:
         return x.to(device)
-    from coteach.networks.news import pool
+    from coteach.networks.models import pool_words
 
     options = networks.FORMS.get(experiment.network_name, {})
-    return torch.cat([pool(tokens, dataset.vectors, **options) for tokens in x.split(256)]).to(device)
+    return torch.cat([pool_words(tokens, dataset.vectors, **options) for tokens in x.split(256)]).to(device)
 
 
 def placed(sets: list[torch.Tensor | Samples], device: str) -> list[torch.Tensor | Stream]:
