@@ -85,3 +85,21 @@ def one_line(error: Exception) -> str:
     """What an exception says, in printable characters and one line."""
     words = " ".join(f"{type(error).__name__}: {error}".split())
     return "".join(c if c.isprintable() else "?" for c in words)
+
+
+def check_rate(rate: Any) -> float:
+    if not isinstance(rate, (int, float, np.integer, np.floating)) or not 0 <= rate < 1:
+        raise ValueError(f"the noise rate is {rate!r}: give a number from 0 to below 1.")
+    return float(rate)
+
+
+def check_n_classes(n_classes: Any) -> int:
+    if not isinstance(n_classes, (int, np.integer)) or n_classes < 2:
+        raise ValueError(f"the number of classes is {n_classes!r}: noise needs an integer of 2 or more.")
+    return int(n_classes)
+
+
+def random_state(seed: Any) -> np.random.RandomState:
+    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise ValueError(f"the noise seed is {seed!r}: give an integer from 0 to 2**32 - 1.")
+    return np.random.RandomState(int(seed))

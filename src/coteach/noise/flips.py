@@ -1,17 +1,18 @@
-"""Label flips, drawn sample by sample. M samples, C classes, F features."""
+"""Label flips, drawn sample by sample as NumPy's multinomial does. M samples, C classes, F features."""
 
+import math
 import warnings
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from coteach.checks import check_labels
+from coteach.checks import check_labels, check_n_classes, check_rate, check_same_length, random_state
 from coteach.names import Streams, check_name
-from coteach.noise.arguments import check_n_classes, check_rate, random_state
-from coteach.noise.instance import average_transition, instance_rows
 from coteach.noise.matrices import check_matrix, pair, superclass_asymmetric, symmetric
-from coteach.noise.multinomial import drawn, turns
 from coteach.noise.record import KINDS, Noise
+
+SPREAD = 0.1  # of the rates of flipping in instance noise
 
 
 def corrupt(
@@ -92,11 +93,11 @@ def corrupt(
     _warn_if_uninformative(nominal, kind, nominal_rate)
     if kind == "instance":
         rows = instance_rows(true, len(nominal), nominal_rate, features, random)
-        labels = drawn((turns(row, stream) for row in rows), len(nominal) - 1, random, len(true))
+        labels = draw_labels((class_turns(row, stream) for row in rows), len(nominal) - 1, random, len(true))
         nominal = average_transition(true, labels, len(nominal))
     else:
-        turns_C = [list(turns(row, stream)) for row in nominal]
-        labels = drawn((turns_C[label] for label in true), len(nominal) - 1, random, len(true))
+        turns_C = [list(class_turns(row, stream)) for row in nominal]
+        labels = draw_labels((turns_C[label] for label in true), len(nominal) - 1, random, len(true))
     return Noise(labels, labels == true, nominal, nominal_rate, int(seed), kind)
 
 
@@ -142,3 +143,90 @@ def _warn_if_uninformative(matrix: np.ndarray, kind: str, rate: float) -> None:
             "as its own, so the labels carry no usable information: lower the rate.",
             stacklevel=3,
         )
+
+
+# ---- noise that depends on the features ------------------------------------------------------------------------
+
+
+def instance_rows(y: np.ndarray, n_classes: int, rate: float, features: Any, random: Any) -> np.ndarray:
+    """The label probabilities of each sample, of shape (M, C)."""
+    if features is None:
+        raise ValueError("instance noise needs the features: pass features=, one row per label.")
+    features = np.asarray(features)
+    if features.ndim < 2 or features.dtype.kind not in "biuf" or not np.isfinite(features).all():
+        raise ValueError("features must be finite numbers, one row per label: fill or drop what is missing.")
+    check_same_length(features, y)
+    features = features.reshape(len(y), -1)
+    mean = features.mean(dtype=np.float64)
+    groups = [np.flatnonzero(y == label) for label in range(n_classes)]
+    # A class at a time: CIFAR in float64 is more than a gigabyte.
+    squares = sum(np.square(features[group] - mean).sum() for group in groups)
+    scale = np.sqrt(squares / features.size) or 1.0
+    flip = _truncated_normal(rate, len(y), random)
+    rows = np.empty((len(y), n_classes))
+    for label, group in enumerate(groups):
+        weights = random.standard_normal((features.shape[1], n_classes))
+        score = (features[group] - mean) / scale @ weights
+        score[:, label] = -np.inf
+        rows[group] = np.exp(score - score.max(1, keepdims=True))
+    rows *= (flip / rows.sum(1))[:, None]
+    rows[np.arange(len(y)), y] = 1 - flip
+    return rows
+
+
+def _truncated_normal(rate: float, n: int, random: Any) -> np.ndarray:
+    if rate == 0:
+        return np.zeros(n)
+    flip = random.normal(rate, SPREAD, n)
+    while (outside := (flip < 0) | (flip > 1)).any():
+        flip[outside] = random.normal(rate, SPREAD, outside.sum())
+    return flip
+
+
+def average_transition(true: np.ndarray, labels: np.ndarray, n_classes: int) -> np.ndarray:
+    count = np.zeros((n_classes, n_classes))
+    np.add.at(count, (true, labels), 1)
+    absent = count.sum(1) == 0
+    count[absent, absent] = 1
+    return count / count.sum(1, keepdims=True)
+
+
+# ---- multinomial, which is not the same in every NumPy ---------------------------------------------------------
+
+
+class Turn(NamedTuple):
+    """A class in its turn: whether it is this one, if it was none before, by one uniform number.
+
+    As NumPy's binomial does it, by inversion from the commoner of the two answers: `common` and `rare` are their
+    probabilities, and what round-off leaves between their sum and 1 is drawn again.
+    """
+
+    label: int
+    common: float
+    rare: float
+    is_rare: bool
+
+    def taken(self, uniform: Callable[[], float]) -> bool:
+        u = uniform()
+        while u - self.common > self.rare:
+            u = uniform()
+        return (u > self.common) == self.is_rare
+
+
+def class_turns(row_C: np.ndarray, stream: Streams) -> Iterator[Turn]:
+    """The classes in the order in which they are asked; the last is what is left if it is none of them."""
+    left = 1.0
+    for label, probability in enumerate(row_C[:-1].tolist()):
+        p = probability / left if left else 0.0
+        if p or stream == "1.16":
+            rare = min(p, 1 - p)
+            common = math.exp(math.log(1 - rare))
+            yield Turn(label, common, rare * common / (1 - rare), p <= 0.5)
+        left -= probability
+
+
+def draw_labels(turns_M: Iterable[Iterable[Turn]], last: int, random: np.random.RandomState, n: int) -> np.ndarray:
+    """A label for each of `n` samples: how many random numbers one uses up depends on its outcome."""
+    uniform = random.random_sample
+    labels = (next((turn.label for turn in turns if turn.taken(uniform)), last) for turns in turns_M)
+    return np.fromiter(labels, np.int64, n)

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from coteach.checks import check_labels
-from coteach.noise.arguments import check_n_classes, check_rate
+from coteach.checks import check_labels, check_n_classes, check_rate
 
 
 def symmetric(n_classes: int, rate: float) -> np.ndarray:

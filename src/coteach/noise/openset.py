@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from coteach.checks import check_labels, check_same_length
-from coteach.noise.arguments import check_rate, random_state
+from coteach.checks import check_labels, check_rate, check_same_length, random_state
 
 
 def replace_images(

@@ -101,7 +101,7 @@ class Noise:
         noise : Noise
         """
         try:
-            noise, facts = _read(path)
+            noise, facts = _read_noise(path)
             if noise.sha256 != facts["sha256"]:
                 raise ValueError("its labels do not match their hash")
             if noise._checksum() != facts["checksum"]:
@@ -122,7 +122,7 @@ class Noise:
         return digest.hexdigest()
 
 
-def _read(path: str | os.PathLike) -> tuple[Noise, dict[str, str]]:
+def _read_noise(path: str | os.PathLike) -> tuple[Noise, dict[str, str]]:
     if Path(path).exists() and not Path(path).is_file():
         raise ValueError("it is not a regular file")  # a pipe would be waited for
     with safe_open(path, framework="numpy") as file:
