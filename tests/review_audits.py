@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from coteach.audit.decisions import fingerprint
+from coteach.audit.decisions import audit_fingerprint
 from coteach.audit.judge import Findings
-from coteach.audit.request import Audit
 from coteach.audit.review import review_page
-from coteach.audit.samples import Rows, Samples
-from coteach.audit.tables import as_csv
+from coteach.audit.samples import LabelledSamples, TableRows
 from coteach.audit.write import cleaned_rows, suspect_rows
+from coteach.files import as_csv
 from coteach.labels.ledger import Suspects
 
 
@@ -23,25 +22,34 @@ def made_up(classes: list[str], n: int, suspects: int, networks: int = 2, **samp
     c = len(classes_C)
     y = classes_C[np.arange(n) % c]
     index = np.argsort(np.arange(n) % 3, kind="stable")[:suspects]
-    facts: dict[str, Any] = {"ids": [f"id {i}" for i in range(n)], "what": "samples"} | samples
-    facts = {"x": np.zeros((n, 2)), "y": y, "encoding": {"kind": "arrays"}} | facts
+    facts: dict[str, Any] = {"ids": [f"id {i}" for i in range(n)], "kind": "arrays"} | samples
+    facts = {"source": Path("given.csv"), "x": np.zeros((n, 2)), "y": y, "encoding": {"kind": "arrays"}} | facts
     suggested = classes_C[(index + 1 + index // c % max(1, c - 1)) % c]
     p = np.random.default_rng(0).uniform(size=(2, networks, suspects))
     return Findings(
-        Samples(**facts),
+        LabelledSamples(**facts),
         SimpleNamespace(classes_=classes_C),
         Suspects(index, y[index], suggested, np.linspace(0, 1, suspects)),
         p[0] / 2,
         p[1] / 2,
         ("a note",),
         1.0,
+        0.1,
     )
 
 
 def with_rows(classes: list[str], n: int, suspects: int, text: str, cell: str) -> Findings:
     columns = {"label": ["?"] * n, "body": [text] * n, "age": list(range(n)), cell[:40]: [cell] * n}
-    rows = Rows(columns, list(range(n)))
-    return made_up(classes, n, suspects, what="rows", texts=[f"{text} {i}" for i in range(n)], rows=rows)
+    rows = TableRows(columns, list(range(n)))
+    return made_up(
+        classes,
+        n,
+        suspects,
+        kind="table",
+        texts=[f"{text} {i}" for i in range(n)],
+        rows=rows,
+        settings={"label": "label", "text": "body"},
+    )
 
 
 def with_pictures(folder: Path, classes: list[str], n: int, suspects: int, side: int = 40) -> Findings:
@@ -50,7 +58,7 @@ def with_pictures(folder: Path, classes: list[str], n: int, suspects: int, side:
     folder.mkdir(parents=True, exist_ok=True)
     for i, path in enumerate(paths):
         Image.new("RGB", (side, side // 2), (i % 256, i // 256 % 256, 128)).save(path)
-    return made_up(classes, n, suspects, what="images", paths=paths, ids=[path.name for path in paths])
+    return made_up(classes, n, suspects, kind="images", paths=paths, ids=[path.name for path in paths])
 
 
 def write_audit(findings: Findings, folder: Path) -> Path:
@@ -59,8 +67,7 @@ def write_audit(findings: Findings, folder: Path) -> Path:
     suspects, cleaned = list(suspect_rows(findings)), list(cleaned_rows(findings))
     (folder / "suspects.csv").write_text(as_csv(suspects), encoding="utf-8", newline="")
     (folder / "cleaned.csv").write_text(as_csv(cleaned), encoding="utf-8", newline="")
-    audit = Audit(table=Path("given.csv"), label="label", text="body")
     page = folder / "review.html"
-    mark = fingerprint(suspects[1:], cleaned[1:])
-    page.write_text(review_page(findings, audit, folder, mark), encoding="utf-8", newline="")
+    fingerprint = audit_fingerprint(suspects[1:], cleaned[1:])
+    page.write_text(review_page(findings, folder, fingerprint), encoding="utf-8", newline="")
     return page

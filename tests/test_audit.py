@@ -14,13 +14,14 @@ import pytest
 from sklearn.datasets import make_classification
 
 from coteach import RobustClassifier
-from coteach.audit.judge import HIGH, high_estimate, judge
-from coteach.audit.request import METHODS, Audit
-from coteach.audit.samples import FEWEST, Samples, Skipped, usable
-from coteach.audit.write import as_csv
+from coteach.audit.judge import HIGH_NOISE_RATE, judge, note_on_high_estimate
+from coteach.audit.samples import FEWEST, LabelledSamples, Skipped, usable
 from coteach.classifier import ELSEWHERE
 from coteach.cli import main
+from coteach.cli.audit import AUDIT_METHODS, Audit
+from coteach.files import as_csv
 
+NPZ = Path("data.npz")
 FILES = [
     *("cleaned.csv", "encoding.json", "model.md", "model.safetensors", "review.html", "summary.json"),
     "suspects.csv",
@@ -259,7 +260,7 @@ def test_a_folder_that_is_taken_or_cannot_be_written_is_refused_before_reading(n
     def unread(*_: object) -> None:
         raise AssertionError("the data were read first")
 
-    monkeypatch.setattr("coteach.report.audit.read_samples", unread)
+    monkeypatch.setattr("coteach.cli.audit.read_samples", unread)
     Path("full").mkdir()
     Path("full/file").touch()
     assert "not empty" in refused("--npz data.npz --out full".split(), capsys)
@@ -326,17 +327,17 @@ def test_the_help_tells_the_classifiers_defaults():
     hints = {f.name: str(f) for f in fields(Audit)}
     assert f"(default: {classifier.method})" in hints["method"]
     assert f"(default: {classifier.epochs})" in hints["epochs"]
-    assert not set(METHODS) & set(ELSEWHERE)
+    assert not set(AUDIT_METHODS) & set(ELSEWHERE)
     assert Audit().noise_rate == classifier.noise_rate
 
 
 # ---- what can be judged ---------------------------------------------------------------------------------------
 
 
-def plain_samples(y: list, ids: list[str] | None = None, skipped: int = 0) -> Samples:
+def plain_samples(y: list, ids: list[str] | None = None, skipped: int = 0) -> LabelledSamples:
     x = np.zeros((len(y), 2))
     lost = tuple(Skipped(f"file {i}", "damaged") for i in range(skipped))
-    return Samples(x, np.array(y), ids or [f"n{i}" for i in range(len(y))], "samples", lost)
+    return LabelledSamples(x, np.array(y), ids or [f"n{i}" for i in range(len(y))], "arrays", NPZ, lost)
 
 
 def test_a_class_of_one_sample_is_left_out_and_named():
@@ -389,7 +390,7 @@ def test_csv_is_read_back_as_it_was():
 
 def test_what_the_classifier_warns_of_is_among_the_notes(recwarn):
     x, given, _ = clouds()
-    samples = Samples(x * 1e3, given, [str(i) for i in range(90)], "samples", notes=("first",))
+    samples = LabelledSamples(x * 1e3, given, [str(i) for i in range(90)], "arrays", NPZ, notes=("first",))
     findings = judge(RobustClassifier(epochs=2, noise_rate=0.1, lr=1e30, random_state=0), samples)
     assert findings.notes[0] == "first"
     assert any("not finite" in note for note in findings.notes)
@@ -399,28 +400,30 @@ def test_what_the_classifier_warns_of_is_among_the_notes(recwarn):
 def test_a_high_estimate_is_doubted():
     classifier = RobustClassifier()
     classifier.noise_rate_ = 0.54
-    assert "54 %" in high_estimate(classifier)[0]
+    assert "54 %" in note_on_high_estimate(classifier)[0]
     classifier.noise_rate_ = 0.2
-    assert not high_estimate(classifier)
+    assert not note_on_high_estimate(classifier)
     told = RobustClassifier(noise_rate=0.54)
     told.noise_rate_ = 0.54
-    assert not high_estimate(told)
+    assert not note_on_high_estimate(told)
 
 
 def test_an_estimate_is_doubted_once_and_by_its_flag():
     x, y = make_classification(100, 12, n_informative=8, n_classes=4, class_sep=0.5, random_state=0)
-    samples = Samples(x, y, [str(i) for i in range(100)], "samples")
+    samples = LabelledSamples(x, y, [str(i) for i in range(100)], "arrays", NPZ)
     findings = judge(RobustClassifier(epochs=5, random_state=0), samples)
     about = [note for note in findings.notes if "noise" in note or "estimate" in note]
-    assert findings.classifier.noise_rate_ > HIGH
+    assert findings.classifier.noise_rate_ > HIGH_NOISE_RATE
     assert len(about) == 1
     assert "give --noise-rate, or embeddings with --npz" in about[0]
 
 
 def said_of(skipped: tuple[Skipped, ...], capsys) -> list[str]:
-    from coteach.report.audit import tell_samples
+    from coteach.cli.audit import print_samples
 
-    tell_samples(Samples(np.zeros((2, 2)), np.array([0, 1]), ["a", "b"], "images", skipped))
+    print_samples(
+        LabelledSamples(np.zeros((2, 2)), np.array([0, 1]), ["a", "b"], "images", Path("photos"), skipped)
+    )
     return capsys.readouterr().out.splitlines()[1:]
 
 
@@ -454,17 +457,17 @@ def test_the_bar_is_filled_when_the_training_ends(monkeypatch):
 
     from rich.console import Console
 
-    from coteach.report import audit
+    from coteach.cli import audit
 
     file = StringIO()
     monkeypatch.setattr(audit, "console", Console(file=file, width=100))  # no terminal: the last state is written
-    with audit.expected("coteaching", 3600.0):
+    with audit.expected_progress("coteaching", 3600.0):
         pass
     assert file.getvalue().split() == ["coteaching", "━" * 40, "took", "1", "s"]
 
 
 @pytest.mark.parametrize("seconds, words", [(0.2, "1 s"), (59, "59 s"), (240, "4 min"), (3 * 3600, "3.0 h")])
 def test_durations_are_rounded(seconds, words):
-    from coteach.report.audit import duration
+    from coteach.cli.audit import duration_text
 
-    assert duration(seconds) == words
+    assert duration_text(seconds) == words

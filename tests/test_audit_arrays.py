@@ -232,7 +232,7 @@ def test_an_encoding_that_is_no_file_is_refused(tmp_path):
 
 
 def test_an_encoding_too_large_to_be_ours_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(encoding, "LARGEST", 100)
+    monkeypatch.setattr(encoding, "LARGEST_FILE", 100)
     (tmp_path / "encoding.json").write_bytes(b" " * 101 + b'{"kind": "arrays"}')
     with pytest.raises(ValueError, match="more than 100 bytes"):
         read_encoding(tmp_path)

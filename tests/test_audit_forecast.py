@@ -1,13 +1,15 @@
 """The forecast of an audit: it grows with the work, and takes little of it itself."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from torch import nn
 
 from coteach import RobustClassifier
 from coteach.audit import judge as module
-from coteach.audit.judge import forecast, from_epochs, spread
-from coteach.audit.samples import Samples
+from coteach.audit.judge import evenly_from_classes, forecast, seconds_from_epochs
+from coteach.audit.samples import LabelledSamples
 from coteach.cli import main
 
 M = 600
@@ -30,7 +32,7 @@ class Counting(nn.Module):
 @pytest.fixture
 def samples():
     x = np.random.default_rng(0).normal(size=(M, 4))
-    return Samples(x, Y, [str(i) for i in range(M)], "samples")
+    return LabelledSamples(x, Y, [str(i) for i in range(M)], "arrays", Path("data.npz"))
 
 
 def everything_takes(seconds: float, monkeypatch) -> None:
@@ -45,10 +47,10 @@ def slow_clock(monkeypatch):
 
 def test_an_epoch_is_tried_on_few_samples_of_every_class():
     y = np.array([0] * 500 + [1] * 3 + [2] * 500)
-    index = spread(y, 10)
+    index = evenly_from_classes(y, 10)
     assert set(y[index]) == {0, 1, 2}
     assert len(index) <= 13
-    assert list(spread(y, 5000)) == list(range(1003))
+    assert list(evenly_from_classes(y, 5000)) == list(range(1003))
 
 
 def test_slow_networks_are_judged_by_two_batches_of_two(samples, slow_clock):
@@ -73,7 +75,9 @@ def test_very_slow_networks_are_judged_by_one(samples, monkeypatch):
 def test_quick_networks_are_judged_by_an_epoch(samples, monkeypatch):
     tried = []
     monkeypatch.setattr(module, "step_seconds", lambda *_: 1e-6)
-    monkeypatch.setattr(module, "from_epochs", lambda classifier, samples, batch: tried.append(batch) or 7.0)
+    monkeypatch.setattr(
+        module, "seconds_from_epochs", lambda classifier, samples, batch: tried.append(batch) or 7.0
+    )
     assert forecast(RobustClassifier(device="cpu"), samples) == 7.0
     assert tried == [M // 16]
 
@@ -88,11 +92,11 @@ def test_a_step_is_timed_by_batches_that_grow(samples, monkeypatch):
 def test_the_trial_of_an_epoch_grows_with_the_epochs(samples, slow_clock):
     batch = M // 16
     short, long = (
-        from_epochs(RobustClassifier(epochs=epochs, noise_rate=0.1, device="cpu"), samples, batch)
+        seconds_from_epochs(RobustClassifier(epochs=epochs, noise_rate=0.1, device="cpu"), samples, batch)
         for epochs in (20, 200)
     )
     assert long == pytest.approx(10 * short)
-    assert short == pytest.approx(2 * 20 * M / len(spread(Y, 2 * batch)))
+    assert short == pytest.approx(2 * 20 * M / len(evenly_from_classes(Y, 2 * batch)))
 
 
 @pytest.mark.parametrize("seconds, told", [(3601.0, True), (3599.0, False)])

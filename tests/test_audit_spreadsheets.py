@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from coteach.audit.encoding import features, write_encoding
 from coteach.audit.samples import usable
-from coteach.audit.tables import learn_column, read_csv, read_rows, usable_cells
+from coteach.audit.tables import learn_column, read_csv, read_table_samples, usable_cells
 
 TOWNS = ["Köln", "Bonn", "Zürich", "Ulm"]
 
@@ -29,7 +29,7 @@ def saved(path, separator: str, comma: str, encoding: str = "utf-8", n: int = 80
 def test_a_spreadsheets_table_has_the_same_numbers(separator, tmp_path):
     saved(tmp_path / "point.csv", ",", ".")
     saved(tmp_path / "comma.csv", separator, ",", "cp1252")
-    point, comma = (read_rows(tmp_path / f"{name}.csv", "class") for name in ("point", "comma"))
+    point, comma = (read_table_samples(tmp_path / f"{name}.csv", "class") for name in ("point", "comma"))
     np.testing.assert_array_equal(comma.x, point.x)
     assert (point.notes, point.skipped, comma.skipped) == ((), (), ())
     assert comma.notes == (
@@ -58,14 +58,14 @@ def test_a_column_with_anything_else_is_left_as_it_is(odd, tmp_path):
     (tmp_path / "t.csv").write_text(
         "a;b;class\n" + "".join(f"{odd if i == 9 else '1,5'};{i % 7};x\n" for i in range(40))
     )
-    samples = read_rows(tmp_path / "t.csv", "class")
+    samples = read_table_samples(tmp_path / "t.csv", "class")
     assert not any("decimal" in note for note in samples.notes)
 
 
 def test_labels_and_ids_keep_their_commas(tmp_path):
     lines = [f"{i},5;{i % 3},5;{i % 5},25\n" for i in range(40)]
     (tmp_path / "t.csv").write_text("name;class;a\n" + "".join(lines))
-    samples = read_rows(tmp_path / "t.csv", "class", ident="name")
+    samples = read_table_samples(tmp_path / "t.csv", "class", ident="name")
     assert list(samples.counts) == ["0,5", "1,5", "2,5"]
     assert samples.ids[:2] == ["0,5", "1,5"]
     assert samples.notes == ("decimal commas in 1 column are read as points",)
@@ -73,7 +73,7 @@ def test_labels_and_ids_keep_their_commas(tmp_path):
 
 def test_commas_between_cells_are_no_decimal_commas(tmp_path):
     (tmp_path / "t.csv").write_text("a,class\n" + "".join(f'"{i % 7},5",x\n' for i in range(40)))
-    assert not any("decimal" in note for note in read_rows(tmp_path / "t.csv", "class").notes)
+    assert not any("decimal" in note for note in read_table_samples(tmp_path / "t.csv", "class").notes)
 
 
 def test_what_is_no_text_is_refused(tmp_path):
@@ -98,8 +98,8 @@ def test_every_row_left_out_is_told_by_its_line(tmp_path):
     lines[6] = "1,x\n"
     lines[9] = "1,alone,n9\n"
     (tmp_path / "t.csv").write_text('"a\na",class,name\n\n' + "".join(lines))
-    without = usable(read_rows(tmp_path / "t.csv", "class"))
-    named = usable(read_rows(tmp_path / "t.csv", "class", ident="name"))
+    without = usable(read_table_samples(tmp_path / "t.csv", "class"))
+    named = usable(read_table_samples(tmp_path / "t.csv", "class", ident="name"))
     assert [s.where for s in without.skipped] == ["line 10", "line 8", "line 13"]
     assert [s.where for s in named.skipped] == ["line 10", "line 8, id n4", "line 13, id n9"]
 
@@ -107,7 +107,7 @@ def test_every_row_left_out_is_told_by_its_line(tmp_path):
 def test_a_parquet_file_has_rows(tmp_path):
     labels = [None if i == 3 else "xy"[i % 2] for i in range(20)]
     parquet.write_table(arrow.table({"a": [i % 7 for i in range(20)], "class": labels}), tmp_path / "t.parquet")
-    (skipped,) = read_rows(tmp_path / "t.parquet", "class").skipped
+    (skipped,) = read_table_samples(tmp_path / "t.parquet", "class").skipped
     assert skipped.where == "row 3, counted from 0"
 
 
@@ -115,4 +115,4 @@ def test_a_parquet_text_that_is_no_utf8_is_told_with_its_file(tmp_path):
     spoilt = arrow.array([b"fine", b"\xc3("]).view(arrow.string())
     parquet.write_table(arrow.table({"class": spoilt}), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match=r"t\.parquet cannot be read \(UnicodeDecodeError"):
-        read_rows(tmp_path / "t.parquet", "class")
+        read_table_samples(tmp_path / "t.parquet", "class")

@@ -18,21 +18,21 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from coteach.audit.encoding import features, read_encoding, write_encoding
 from coteach.audit.tables import (
-    HOW,
+    TFIDF_OPTIONS,
     Category,
     Numbers,
     TableEncoder,
     Texts,
     Vectors,
-    as_json,
     as_numbers,
     check_header,
-    from_json,
+    column_as_json,
+    column_from_json,
     label_array,
     learn_column,
     read_csv,
-    read_rows,
     read_table,
+    read_table_samples,
 )
 from coteach.cli import main
 
@@ -241,7 +241,7 @@ def test_vectors_written_as_text_are_recognised():
     "column", [Numbers("a", 1.5, True), Category("ü", ["x", "<y>"], True, False), Vectors("v", 3)]
 )
 def test_columns_are_the_same_after_json(column):
-    assert from_json(json.loads(json.dumps(as_json(column)))) == column
+    assert column_from_json(json.loads(json.dumps(column_as_json(column)))) == column
 
 
 # ---- texts --------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_texts_on_one_theme_are_near_each_other():
 
 
 def test_what_is_kept_of_the_words_gives_scikit_learns_numbers():
-    vectorizer = TfidfVectorizer(min_df=2, **HOW)
+    vectorizer = TfidfVectorizer(min_df=2, **TFIDF_OPTIONS)
     texts = Texts.learn("t", TEXTS[:7], 0)  # words of different frequency
     wanted = vectorizer.fit_transform(TEXTS[:7]).toarray() @ texts.directions_KV.T
     assert texts.words == vectorizer.get_feature_names_out().tolist()
@@ -306,7 +306,7 @@ def people(n: int = 40) -> tuple[list[str], list[list]]:
 
 def test_a_row_is_a_sample_with_all_its_columns(tmp_path):
     path = write(tmp_path / "t.csv", *people())
-    samples = read_rows(path, "group", text="note", ident="name")
+    samples = read_table_samples(path, "group", text="note", ident="name")
     assert len(samples) == 40
     assert samples.ids[:2] == ["p0", "p1"]
     assert samples.counts == {"old": 20, "young": 20}
@@ -318,7 +318,7 @@ def test_a_row_is_a_sample_with_all_its_columns(tmp_path):
     assert [note.split("'")[1] for note in samples.notes] == ["joined"]
     encoder = samples.encoding
     assert [column.name for column in encoder.columns] == ["age", "town", "vector"]  # neither the id nor the label
-    ignoring = read_rows(path, "group", text="note", ident="name", ignore=("vector", "joined"))
+    ignoring = read_table_samples(path, "group", text="note", ident="name", ignore=("vector", "joined"))
     assert [column.name for column in ignoring.encoding.columns] == ["age", "town"]
     assert ignoring.notes == ()
 
@@ -327,7 +327,7 @@ def test_rows_without_label_name_vector_or_text_are_skipped(tmp_path):
     header, rows = people()
     rows[3][6], rows[5][0], rows[7][4], rows[9][6] = "", "", "[1]", "NA"
     rows[11][6] = "NA"
-    samples = read_rows(write(tmp_path / "t.csv", header, rows), "group", ident="name", ignore=("note",))
+    samples = read_table_samples(write(tmp_path / "t.csv", header, rows), "group", ident="name", ignore=("note",))
     assert [(s.where, s.why) for s in samples.skipped] == [
         ("line 5, id p3", "no label"),
         ("line 7", "no name in column 'name'"),
@@ -342,7 +342,7 @@ def test_rows_without_label_name_vector_or_text_are_skipped(tmp_path):
     vectors = [json.loads(rows[int(name[1:])][4]) for name in samples.ids]
     np.testing.assert_allclose(samples.x[:, -2:], vectors, rtol=1e-6)  # the last column that counts
     only_text = [[row[5] if i else " ", row[6] or "old"] for i, row in enumerate(rows)]
-    samples = read_rows(write(tmp_path / "u.csv", ["note", "group"], only_text), "group", text="note")
+    samples = read_table_samples(write(tmp_path / "u.csv", ["note", "group"], only_text), "group", text="note")
     assert [(s.where, s.why) for s in samples.skipped] == [("line 2", "no text")]
     assert samples.ids[0] == "1"
 
@@ -351,16 +351,16 @@ def test_columns_that_are_not_there_are_named(tmp_path):
     path = write(tmp_path / "t.csv", *people())
     for arguments in ({"label": "groop"}, {"text": "groop"}, {"ident": "groop"}, {"ignore": ("groop",)}):
         with pytest.raises(ValueError, match="no column 'groop' .*did you mean 'group'"):
-            read_rows(path, **{"label": "group"} | arguments)
+            read_table_samples(path, **{"label": "group"} | arguments)
 
 
 def test_a_table_without_labels_or_features_is_refused(tmp_path):
     path = write(tmp_path / "t.csv", ["label", "same"], [["", "1"]] * 5)
     with pytest.raises(ValueError, match="check --label"):
-        read_rows(path, "label")
+        read_table_samples(path, "label")
     path = write(tmp_path / "t.csv", ["label", "same"], [["a", "1"]] * 5)
     with pytest.raises(ValueError, match="no column to learn from .*'same' is left out"):
-        read_rows(path, "label")
+        read_table_samples(path, "label")
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_labels_can_be_read_as_they_were_written(labels, kind, texts):
 
 def test_the_encoder_is_the_same_after_writing_and_reading(tmp_path):
     path = write(tmp_path / "t.csv", *people())
-    samples = read_rows(path, "group", text="note", ident="name")
+    samples = read_table_samples(path, "group", text="note", ident="name")
     write_encoding(tmp_path, samples.encoding)
     assert isinstance(read_encoding(tmp_path), TableEncoder)
     assert (features(tmp_path, path) == samples.x).all()

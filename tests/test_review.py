@@ -122,12 +122,12 @@ def test_the_facts_are_those_of_the_findings_worst_first(tmp_path):
 def test_what_was_skipped_is_among_the_notes(tmp_path):
     for n, said in ((1, "1 of the files was skipped"), (1200, "1,200 files were skipped")):
         lost = tuple(Skipped(f"{i}.txt", "not an image") for i in range(n))
-        facts = facts_of(write_audit(made_up(["a", "b"], 30, 10, what="images", skipped=lost), tmp_path / str(n)))
+        facts = facts_of(write_audit(made_up(["a", "b"], 30, 10, kind="images", skipped=lost), tmp_path / str(n)))
         assert facts["notes"][1].startswith(said)
 
 
 def test_very_many_suspects_are_cut_and_that_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(review, "MOST", 7)
+    monkeypatch.setattr(review, "MOST_SUSPECTS", 7)
     facts = facts_of(write_audit(with_rows(["a", "b"], 40, 20, "text", "cell"), tmp_path))
     assert {len(facts[name]) for name in ("id", "given", "suggested", "quality", "text", "cells")} == {7}
     assert {len(p) for p in (*facts["p_given"], *facts["p_suggested"])} == {7}
@@ -139,16 +139,16 @@ def test_long_texts_and_cells_are_cut_so_that_the_page_stays_small(tmp_path, mon
     facts = facts_of(write_audit(findings, tmp_path / "long"))
     assert facts["text"][0] == "t" * 4000 + "… (9,002 characters)"
     assert facts["cells"][0][1] == "c" * 300 + "… (9,000 characters)"
-    monkeypatch.setattr(review, "MOST_CHARACTERS", 20_000)
+    monkeypatch.setattr(review, "MOST_TEXT_CHARACTERS", 20_000)
     facts = facts_of(write_audit(findings, tmp_path / "short"))
     assert sum(map(len, facts["text"])) < 21_000
 
 
 def test_vectors_and_missing_cells_are_written_shortly():
-    assert review.written(np.arange(6) / 4) == "[0, 0.25, 0.5, 0.75, 1, 1.25]"
-    assert review.written(np.arange(900.0)) == "[0, 1, 2, 3, 4, 5, … 900 in all]"
-    assert review.written(None) == ""
-    assert review.written(0) == "0"
+    assert review.cell_text(np.arange(6) / 4) == "[0, 0.25, 0.5, 0.75, 1, 1.25]"
+    assert review.cell_text(np.arange(900.0)) == "[0, 1, 2, 3, 4, 5, … 900 in all]"
+    assert review.cell_text(None) == ""
+    assert review.cell_text(0) == "0"
 
 
 def test_networks_that_diverged_leave_a_page(tmp_path):
@@ -180,7 +180,7 @@ def opened(uri: str) -> Image.Image:
 
 @pytest.mark.parametrize("side, width", [(40, 40), (1000, 640)])
 def test_each_suspect_has_its_own_small_picture(side, width, tmp_path, monkeypatch):
-    monkeypatch.setattr(review, "BLOCK", 4)  # so that there are several blocks
+    monkeypatch.setattr(review, "PICTURES_PER_BLOCK", 4)  # so that there are several blocks
     findings = with_pictures(tmp_path / "pictures", ["a", "b"], 200, 30, side)
     page = write_audit(findings, tmp_path)
     assert facts_of(page)["pictures"] == 4
@@ -205,7 +205,7 @@ def test_a_picture_that_is_gone_is_none_and_many_are_smaller(tmp_path, monkeypat
 @pytest.mark.parametrize("n, side", [(300, 640), (301, 320), (600, 320), (601, 160), (10_000, 96), (10_001, 64)])
 def test_few_suspects_have_large_pictures(n, side, tmp_path, monkeypatch):
     sides = []
-    monkeypatch.setattr(images, "from_file", lambda path, side: sides.append(side))
+    monkeypatch.setattr(images, "thumbnail_of_file", lambda path, side: sides.append(side))
     findings = made_up(["a", "b"], 12, 4, paths=[Path("x")] * 12)
     images.thumbnails(findings.samples, np.zeros(n, dtype=np.int64))
     assert sides == [side] * n
@@ -215,7 +215,7 @@ def test_pictures_are_smaller_where_large_ones_have_no_room(tmp_path, monkeypatc
     findings = with_pictures(tmp_path / "pictures", ["a", "b"], 30, 10, 1000)
     large = images.thumbnails(findings.samples, findings.suspects.index)
     assert large is not None
-    monkeypatch.setattr(images, "MOST_CHARACTERS", sum(len(uri or "") for uri in large) - 1)
+    monkeypatch.setattr(images, "MOST_PICTURE_CHARACTERS", sum(len(uri or "") for uri in large) - 1)
     smaller = images.thumbnails(findings.samples, findings.suspects.index)
     assert smaller is not None
     assert {opened(uri or "").size for uri in smaller} == {(320, 160)}
@@ -225,7 +225,7 @@ def test_pictures_end_where_there_is_no_more_room(tmp_path, monkeypatch):
     findings = with_pictures(tmp_path / "pictures", ["a", "b"], 30, 10)
     whole = images.thumbnails(findings.samples, findings.suspects.index)
     assert whole is not None
-    monkeypatch.setattr(images, "MOST_CHARACTERS", sum(len(uri or "") for uri in whole[:4]))
+    monkeypatch.setattr(images, "MOST_PICTURE_CHARACTERS", sum(len(uri or "") for uri in whole[:4]))
     assert images.thumbnails(findings.samples, findings.suspects.index) == [*whole[:4], *[None] * 6]
 
 

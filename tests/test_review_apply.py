@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coteach.audit.decisions import COLUMNS, apply_decisions, fingerprint, rows_of
-from coteach.audit.request import Audit
-from coteach.audit.tables import as_csv
+from coteach.audit.decisions import DECISION_COLUMNS, apply_decisions, audit_fingerprint, read_cells
 from coteach.cli import main
+from coteach.cli.audit import Audit
+from coteach.files import as_csv
 from review_audits import made_up, write_audit
 
 CLASSES = ["a", "b,c", 'say "d"', "two\nlines", "e\rf"]
@@ -28,11 +28,11 @@ def audit(tmp_path, monkeypatch):
 
 
 def mark(folder: Path) -> str:
-    suspects = rows_of(folder / "suspects.csv", ("id", "given", "suggested"))
-    return fingerprint(suspects, rows_of(folder / "cleaned.csv", ("id", "label")))
+    suspects = read_cells(folder / "suspects.csv", ("id", "given", "suggested"))
+    return audit_fingerprint(suspects, read_cells(folder / "cleaned.csv", ("id", "label")))
 
 
-def decided(*rows: list[str], columns: tuple[str, ...] = COLUMNS) -> Path:
+def decided(*rows: list[str], columns: tuple[str, ...] = DECISION_COLUMNS) -> Path:
     """decisions.csv about the audit in runs/audit."""
     path = Path("decisions.csv")
     path.write_text(as_csv([columns, *rows]), encoding="utf-8", newline="")
@@ -77,7 +77,7 @@ def test_every_decision_is_in_the_labels_and_nothing_else_changes(tmp_path_facto
         if word in ("keep", "relabel"):
             expected[name] = label
     path = folder / "decisions.csv"
-    path.write_text(as_csv([COLUMNS, *data.draw(st.permutations(rows))]), encoding="utf-8", newline="")
+    path.write_text(as_csv([DECISION_COLUMNS, *data.draw(st.permutations(rows))]), encoding="utf-8", newline="")
     done = apply_decisions(path, folder)
     assert labels(folder / "corrected.csv") == expected
     assert done["rows"] == len(expected)
@@ -112,7 +112,7 @@ def test_a_spreadsheet_may_have_saved_it(audit):
     """With semicolons, a mark of the byte order, other line ends, columns in another order and one more."""
     name, was = suspect(audit, 0)
     order = ("audit", "label", "remark", "id", "decision", "given")
-    row = dict(zip(COLUMNS, [name, was, "relabel", "b,c", mark(Path("runs/audit"))], strict=True)) | {
+    row = dict(zip(DECISION_COLUMNS, [name, was, "relabel", "b,c", mark(Path("runs/audit"))], strict=True)) | {
         "remark": "?"
     }
     with Path("decisions.csv").open("w", encoding="utf-8-sig", newline="") as file:
@@ -142,7 +142,7 @@ def test_each_cell_is_checked(column, audit, capsys):
     other, was_other = suspect(audit, 3)
     now = mark(Path("runs/audit"))
     wrong, said = BAD[column]
-    row = dict(zip(COLUMNS, [name, was, "relabel", "a", now], strict=True)) | {column: wrong}
+    row = dict(zip(DECISION_COLUMNS, [name, was, "relabel", "a", now], strict=True)) | {column: wrong}
     decided([other, was_other, "drop", "", now], list(row.values()))
     assert said in refused("--apply decisions.csv", capsys)
 

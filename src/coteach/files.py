@@ -1,9 +1,11 @@
 """Files written in one step, or read within bounds where strangers made them; tensors and facts as safetensors."""
 
+import csv
+import io
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def as_csv(rows: Iterable[Sequence[Any]]) -> str:
+    """Text that is read back as it was; older Pythons do not quote a lone carriage return by themselves."""
+    text = io.StringIO()
+    usual, odd = (csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in rows:
+        (odd if any("\r" in cell for cell in row if isinstance(cell, str)) else usual).writerow(row)
+    return text.getvalue()
 
 
 def is_unfinished(path: Path) -> bool:

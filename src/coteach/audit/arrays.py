@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coteach.audit.samples import Samples, Skipped, readable
+from coteach.audit.samples import LabelledSamples, Skipped, readable
 from coteach.checks import one_line
 
 # What NumPy and zipfile raise for damaged, encrypted, foreign or absurdly large files.
@@ -16,12 +16,12 @@ UNREADABLE = (
     zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
 CHUNK = 1024  # samples that are looked at together
-ARRAYS = ("x", "y", "ids")
+ARRAY_NAMES = ("x", "y", "ids")
 MOST_EXPANSION, ALWAYS_FINE = 100, 2**30  # times the size of the file; bytes
 
 
-def read_arrays(path: Path) -> Samples:
-    arrays = loaded(path, ("x", "y"))
+def read_arrays(path: Path) -> LabelledSamples:
+    arrays = load_arrays(path, ("x", "y"))
     x, y = arrays["x"], arrays["y"]
     check_shapes(path, arrays)
     if x.dtype.kind not in "biuf":
@@ -35,25 +35,26 @@ def read_arrays(path: Path) -> Samples:
     kept = np.array([i for i in range(len(y)) if i not in unusable], dtype=np.int64)
     places = [f"sample {i}, id {ids[i]}" if "ids" in arrays else f"sample {i}" for i in range(len(y))]
     skipped = tuple(Skipped(places[i], why) for i, why in unusable.items())
-    return Samples(
+    return LabelledSamples(
         x=x[kept].astype(np.float32) if x.dtype.kind == "b" else x[kept],
         y=y[kept],
         ids=[ids[i] for i in kept],
-        what="samples",
+        kind="arrays",
+        source=path,
         skipped=skipped,
         places=[places[i] for i in kept],
         encoding={"kind": "arrays"},
     )
 
 
-def loaded(path: Path, needed: tuple[str, ...]) -> dict[str, np.ndarray]:
+def load_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, np.ndarray]:
     """The three arrays, or those of them that are there; raises a ValueError if one that is needed is not."""
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a file: give one that np.savez wrote.")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             check_expansion(arrays.zip, path.stat().st_size)
-            found = {name: arrays[name] for name in ARRAYS if name in arrays}
+            found = {name: arrays[name] for name in ARRAY_NAMES if name in arrays}
     except UNREADABLE as error:
         raise ValueError(
             f"{path} cannot be read ({one_line(error)[:200]}): "
@@ -67,7 +68,7 @@ def loaded(path: Path, needed: tuple[str, ...]) -> dict[str, np.ndarray]:
 
 def check_expansion(archive: zipfile.ZipFile, packed: int) -> None:
     """A few bytes may claim to be very many: what a member declares is also the most that is read of it."""
-    members = [member for member in archive.infolist() if member.filename.removesuffix(".npy") in ARRAYS]
+    members = [member for member in archive.infolist() if member.filename.removesuffix(".npy") in ARRAY_NAMES]
     if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
         raise ValueError("it is compressed as NumPy never does")
     whole = sum(member.file_size for member in members)

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from coteach.audit.samples import shown
-from coteach.audit.tables import as_csv, read_csv
-from coteach.files import write_atomically
+from coteach.audit.tables import read_csv
+from coteach.files import as_csv, write_atomically
 
-COLUMNS = ("id", "given", "decision", "label", "audit")  # of decisions.csv, in any order
-WORDS = ("keep", "relabel", "drop")
+DECISION_COLUMNS = ("id", "given", "decision", "label", "audit")  # of decisions.csv, in any order
+DECISIONS = ("keep", "relabel", "drop")
 CORRECTED = "corrected.csv"
 
 Row = Sequence[Any]
 
 
-def fingerprint(suspects: Iterable[Row], cleaned: Iterable[Row]) -> str:
+def audit_fingerprint(suspects: Iterable[Row], cleaned: Iterable[Row]) -> str:
     """Of the rows of suspects.csv and cleaned.csv: ids and labels, whatever a spreadsheet does to the numbers."""
     facts = [[list(map(str, row[:3])) for row in suspects], [list(map(str, row[:2])) for row in cleaned]]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
@@ -37,12 +37,12 @@ def apply_decisions(path: Path, folder: Path) -> dict[str, int]:
     for name in ("suspects.csv", "cleaned.csv"):
         if not (folder / name).is_file():
             raise ValueError(f"{folder} holds no {name}: give the folder that the audit wrote with --out.")
-    suspects = rows_of(folder / "suspects.csv", ("id", "given", "suggested"))
-    cleaned = rows_of(folder / "cleaned.csv", ("id", "label"))
-    decisions = rows_of(path, COLUMNS)
+    suspects = read_cells(folder / "suspects.csv", ("id", "given", "suggested"))
+    cleaned = read_cells(folder / "cleaned.csv", ("id", "label"))
+    decisions = read_cells(path, DECISION_COLUMNS)
     given = {name: label for name, label, _ in suspects}
     classes = {*given.values(), *(label for _, label in cleaned)}
-    check(decisions, path, folder, fingerprint(suspects, cleaned), given, classes)
+    check_decisions(decisions, path, folder, audit_fingerprint(suspects, cleaned), given, classes)
     label_of = {name: label for name, _, word, label, _ in decisions if word != "drop"}
     more = [(name, label_of[name]) for name in given if name in label_of]
     try:
@@ -51,10 +51,10 @@ def apply_decisions(path: Path, folder: Path) -> dict[str, int]:
         raise ValueError(f"cannot write to {folder} ({error.strerror}): make room, and run it again.") from error
     counts = Counter(word for _, _, word, _, _ in decisions)
     undecided = len(given) - len(decisions)
-    return {**{word: counts[word] for word in WORDS}, "undecided": undecided, "rows": len(cleaned) + len(more)}
+    return {**{word: counts[word] for word in DECISIONS}, "undecided": undecided, "rows": len(cleaned) + len(more)}
 
 
-def rows_of(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
+def read_cells(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """These cells of every row; raises a ValueError if a row cannot be read."""
     table = read_csv(path)
     if table.skipped:
@@ -62,13 +62,18 @@ def rows_of(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     return list(zip(*(table.column(name, path) for name in columns), strict=True))
 
 
-def check(
-    decisions: list[tuple[str, ...]], path: Path, folder: Path, mark: str, given: dict[str, str], classes: set[str]
+def check_decisions(
+    decisions: list[tuple[str, ...]],
+    path: Path,
+    folder: Path,
+    fingerprint: str,
+    given: dict[str, str],
+    classes: set[str],
 ) -> None:
     """Raise a ValueError for decisions that are not about this audit, or not in its words."""
     seen: set[str] = set()
     for name, was, word, label, audit in decisions:
-        if audit != mark:
+        if audit != fingerprint:
             raise ValueError(
                 f"{path} belongs to another audit than {folder}, or the files there were changed since: "
                 "give the folder of its review page with --out."
@@ -77,8 +82,8 @@ def check(
             raise ValueError(f"{path} has the id {shown(name)}, which is no suspect of {folder}: export it again.")
         if name in seen:
             raise ValueError(f"{path} decides twice about the id {shown(name)}: leave one of the rows.")
-        if word not in WORDS:
-            raise ValueError(f"{path} says {shown(word)} of {shown(name)}: give {', '.join(WORDS)}.")
+        if word not in DECISIONS:
+            raise ValueError(f"{path} says {shown(word)} of {shown(name)}: give {', '.join(DECISIONS)}.")
         expected = {"keep": was, "drop": ""}.get(word, label)
         if label != expected or (word == "relabel" and label not in classes):
             raise ValueError(

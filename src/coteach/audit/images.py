@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from coteach.audit.samples import Samples, Skipped, readable
+from coteach.audit.samples import LabelledSamples, Skipped, readable
 
 # Pictures only: Pillow hands some other formats, such as EPS, to outside programs.
-FORMATS = (
+IMAGE_FORMATS = (
     "PNG",
     "JPEG",
     "MPO",
@@ -39,14 +39,16 @@ WHITE = 255
 IN_A_CLASS = "lies in no class folder"
 HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
-Result = TypeVar("Result")
+Made = TypeVar("Made")
 
 
 class OddPixels(ValueError):
     """Of an image that is whole, but cannot be used."""
 
 
-def read_images(folder: Path, size: int, tick: Callable[[int, int], None] = lambda done, total: None) -> Samples:
+def read_images(
+    folder: Path, size: int, progress: Callable[[int, int], None] = lambda done, total: None
+) -> LabelledSamples:
     """Samples of shape (1, size, size) if all images are grey, else (3, size, size).
 
     Links to files are followed, links to folders below a class are not. The whole image is kept: what is not
@@ -54,7 +56,7 @@ def read_images(folder: Path, size: int, tick: Callable[[int, int], None] = lamb
 
     Parameters
     ----------
-    tick : function
+    progress : function
         Called with the number of files that were read, and of all.
     """
     pillow()  # or say at once that it is missing
@@ -66,16 +68,18 @@ def read_images(folder: Path, size: int, tick: Callable[[int, int], None] = lamb
             kept.append((label, path))
         except ValueError as reason:
             skipped.append(Skipped(readable(path.relative_to(folder).as_posix()), str(reason)))
-        tick(done, len(found))
+        progress(done, len(found))
     grey = all(len(image) == 1 for image in pixels)
-    return Samples(
+    return LabelledSamples(
         x=stacked(pixels, 1 if grey else 3, size),
         y=np.array([readable(label) for label, _ in kept]),
         ids=[readable(path.relative_to(folder).as_posix()) for _, path in kept],
-        what="images",
+        kind="images",
+        source=folder,
         skipped=tuple(sorted(skipped, key=lambda s: s.where)),
         paths=[path for _, path in kept],
         encoding={"kind": "images", "size": size, "channels": 1 if grey else 3},
+        settings={"size": size},
     )
 
 
@@ -120,15 +124,15 @@ def image_files(folder: Path) -> tuple[list[tuple[str, Path]], list[Skipped]]:
 
 
 def files_below(top: Path, folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
-    def tell(path: Path, why: str) -> None:
+    def skip(path: Path, why: str) -> None:
         skipped.append(Skipped(readable(path.relative_to(folder).as_posix()), why))
 
     def unreadable(error: OSError) -> None:
-        tell(Path(error.filename), f"a folder that cannot be read ({error.strerror})")
+        skip(Path(error.filename), f"a folder that cannot be read ({error.strerror})")
 
     for where, folders, files in os.walk(top, onerror=unreadable):
         for name in [name for name in folders if (Path(where) / name).is_symlink()]:
-            tell(Path(where) / name, "a link to a folder, which is not followed")
+            skip(Path(where) / name, "a link to a folder, which is not followed")
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(where) / name for name in sorted(files) if not name.startswith("."))
 
@@ -138,7 +142,7 @@ def read_image(path: Path, size: int) -> np.ndarray:
     return use_image(path, size, lambda image: fitted(image, size))
 
 
-def use_image(path: Path, size: int, use: Callable[[Any], Result]) -> Result:
+def use_image(path: Path, size: int, use: Callable[[Any], Made]) -> Made:
     """Whatever is made of the upright image, which need not have more detail than so many pixels take."""
     image_module = pillow()
     if not path.is_file():
@@ -178,8 +182,8 @@ def upright(image: Any) -> Any:
         return Image.fromarray(eight_bit_scale(np.asarray(image), image.mode))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         seen = image.convert("RGBA")
-        ground = Image.new("RGBA", seen.size, (WHITE, WHITE, WHITE, WHITE))
-        flat = Image.alpha_composite(ground, seen).convert("RGB")
+        white = Image.new("RGBA", seen.size, (WHITE, WHITE, WHITE, WHITE))
+        flat = Image.alpha_composite(white, seen).convert("RGB")
         return flat.convert("L") if image.mode in GREY else flat
     return image.convert("L" if image.mode in GREY else "RGB")
 
@@ -213,7 +217,7 @@ def fitted(image: Any, size: int) -> np.ndarray:
 def formats(image_module: ModuleType) -> list[str]:
     """Those of ours that this Pillow can read."""
     image_module.init()
-    return [name for name in FORMATS if name in image_module.OPEN]
+    return [name for name in IMAGE_FORMATS if name in image_module.OPEN]
 
 
 def pillow() -> ModuleType:
@@ -228,44 +232,44 @@ def pillow() -> ModuleType:
 
 SIDES = ((300, 640), (600, 320), (2_000, 160), (10_000, 96))  # up to so many suspects: pixels of the longer side
 LEAST_SIDE = 64
-MOST_CHARACTERS = 40_000_000  # of all pictures together
+MOST_PICTURE_CHARACTERS = 40_000_000  # of all pictures together
 
 
-def thumbnails(samples: Samples, index: np.ndarray) -> list[str | None] | None:
+def thumbnails(samples: LabelledSamples, index: np.ndarray) -> list[str | None] | None:
     """A data URI for each of these samples, None for one without a picture; None alone if they are no images."""
-    ground = as_pictures(samples, index) if samples.paths is None else None
-    if samples.paths is None and ground is None:
+    pictures = as_pictures(samples, index) if samples.paths is None else None
+    if samples.paths is None and pictures is None:
         return None
     uris: list[str | None] = []
     for side in [side for most, side in SIDES if len(index) <= most] or [LEAST_SIDE]:
         if samples.paths is not None:
-            uris = [from_file(samples.paths[i], side) for i in index]
-        elif ground is not None:
-            uris = list(from_arrays(ground, side))
-        if sum(len(uri or "") for uri in uris) <= MOST_CHARACTERS:
+            uris = [thumbnail_of_file(samples.paths[i], side) for i in index]
+        elif pictures is not None:
+            uris = list(thumbnails_of_arrays(pictures, side))
+        if sum(len(uri or "") for uri in uris) <= MOST_PICTURE_CHARACTERS:
             break
-    return list(up_to(MOST_CHARACTERS, uris))
+    return list(within_limit(MOST_PICTURE_CHARACTERS, uris))
 
 
-def up_to(most: int, uris: Iterable[str | None]) -> Iterator[str | None]:
+def within_limit(most: int, uris: Iterable[str | None]) -> Iterator[str | None]:
     """None once all together would be too long; the worst suspects come first and have theirs."""
     for uri in uris:
         most -= len(uri or "")
         yield uri if most >= 0 else None
 
 
-def from_file(path: Any, side: int) -> str | None:
+def thumbnail_of_file(path: Any, side: int) -> str | None:
     try:
-        return use_image(path, side, lambda image: as_uri(image, side))
+        return use_image(path, side, lambda image: jpeg_uri(image, side))
     except ValueError:  # gone, or changed, since it was read
         return None
 
 
-def as_pictures(samples: Samples, index: np.ndarray) -> np.ndarray | None:
+def as_pictures(samples: LabelledSamples, index: np.ndarray) -> np.ndarray | None:
     """Bytes (S, height, width) or (S, height, width, 3) of arrays that are images."""
     x = samples.x
     is_grey = x.ndim == 3 or (x.ndim == 4 and x.shape[1] == 1)
-    if samples.what != "samples" or not (is_grey or (x.ndim == 4 and x.shape[1] == 3)) or not has_pillow():
+    if samples.kind != "arrays" or not (is_grey or (x.ndim == 4 and x.shape[1] == 3)) or not has_pillow():
         return None
     some = x[index]
     if some.dtype != np.uint8 and some.size:
@@ -276,14 +280,14 @@ def as_pictures(samples: Samples, index: np.ndarray) -> np.ndarray | None:
     return some
 
 
-def from_arrays(ground: np.ndarray, side: int) -> Iterator[str]:
+def thumbnails_of_arrays(pictures: np.ndarray, side: int) -> Iterator[str]:
     from PIL import Image
 
-    for pixels in ground:
-        yield as_uri(Image.fromarray(np.ascontiguousarray(pixels)), side)
+    for pixels in pictures:
+        yield jpeg_uri(Image.fromarray(np.ascontiguousarray(pixels)), side)
 
 
-def as_uri(image: Any, side: int) -> str:
+def jpeg_uri(image: Any, side: int) -> str:
     image = image if image.mode in ("L", "RGB") else image.convert("L")
     image.thumbnail((side, side), reducing_gap=3.0)  # never larger than it was
     file = io.BytesIO()

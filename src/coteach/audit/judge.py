@@ -16,8 +16,7 @@ import torch
 from sklearn.base import clone
 from torch.nn.functional import cross_entropy
 
-from coteach.audit.request import Audit
-from coteach.audit.samples import Samples, shown
+from coteach.audit.samples import LabelledSamples, shown
 from coteach.classifier import RobustClassifier
 from coteach.classifier.modules import checked_network
 from coteach.classifier.options import usual_batch
@@ -27,7 +26,7 @@ from coteach.methods import METHODS
 from coteach.networks import NETWORKS
 from coteach.runs.setup import chosen_device
 
-HIGH = 0.3  # share of wrong labels that is doubtful in itself
+HIGH_NOISE_RATE = 0.3  # share of wrong labels that is doubtful in itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ class Findings:
 
     Attributes
     ----------
-    samples : Samples
+    samples : LabelledSamples
         With `ids`, and `paths`, `texts` or `rows` to show them by; `suspects.index` counts in these.
     classifier : RobustClassifier
         Fitted; `label_quality_` has a number for every sample, not for suspects alone.
@@ -48,15 +47,18 @@ class Findings:
         What went wrong or is odd, a sentence each; the samples' own included.
     seconds : float
         What the training took.
+    share : float
+        Of the samples that are listed as suspects.
     """
 
-    samples: Samples
+    samples: LabelledSamples
     classifier: RobustClassifier
     suspects: Suspects
     given_NS: np.ndarray
     suggested_NS: np.ndarray
     notes: tuple[str, ...]
     seconds: float
+    share: float
 
     @property
     def trusted(self) -> np.ndarray:
@@ -66,18 +68,11 @@ class Findings:
         return trusted_M
 
 
-def classifier_for(audit: Audit) -> RobustClassifier:
-    """With what the user says, and the classifier's own defaults for the rest."""
-    chosen_device(audit.device)  # raises a ValueError for one that is not there
-    given: dict[str, Any] = {"method": audit.method, "loss": audit.loss, "epochs": audit.epochs}
-    return RobustClassifier(
-        module=module_named(audit.module),
-        noise_rate=audit.noise_rate,
-        keep_per_class=audit.keep_per_class,
-        device=audit.device,
-        random_state=audit.seed,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+def new_classifier(module: str | None, device: str, **settings: Any) -> RobustClassifier:
+    """With what the user says, and the classifier's own defaults for what is None."""
+    chosen_device(device)  # raises a ValueError for one that is not there
+    given = {name: value for name, value in settings.items() if value is not None}
+    return RobustClassifier(module=module_named(module), device=device, **given)
 
 
 def module_named(name: str | None) -> str | Callable[..., Any] | None:
@@ -102,31 +97,32 @@ def module_named(name: str | None) -> str | Callable[..., Any] | None:
     return found
 
 
-def judge(classifier: RobustClassifier, samples: Samples, share: float | None = None) -> Findings:
+def judge(classifier: RobustClassifier, samples: LabelledSamples, share: float | None = None) -> Findings:
     """Train, and list the share of samples whose labels are trusted least; by default the noise rate."""
     begin = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         classifier.fit(samples.x, samples.y)
     suspects = classifier.suspects(share)
-    given_NS, suggested_NS = opinions(classifier, samples, suspects)
-    told = dict.fromkeys(with_flags(str(warning.message)) for warning in caught)
-    doubted = any("noise rate" in line for line in told)
-    high = () if doubted else high_estimate(classifier)
-    notes = (*samples.notes, *told, *high, *starved(samples.y, suspects))
+    given_NS, suggested_NS = probabilities_of_both_labels(classifier, samples, suspects)
+    warned = dict.fromkeys(in_flags(str(warning.message)) for warning in caught)
+    doubted = any("noise rate" in line for line in warned)
+    high = () if doubted else note_on_high_estimate(classifier)
+    notes = (*samples.notes, *warned, *high, *notes_on_doubted_classes(samples.y, suspects))
     seconds = time.perf_counter() - begin
-    return Findings(samples, classifier, suspects, given_NS, suggested_NS, notes, seconds)
+    share = classifier.noise_rate_ if share is None else share
+    return Findings(samples, classifier, suspects, given_NS, suggested_NS, notes, seconds, share)
 
 
-def with_flags(message: str) -> str:
+def in_flags(message: str) -> str:
     """What is told to callers in Python, for the command line."""
     message = message.replace("set keep_per_class=True", "give --keep-per-class")
     return message.replace("give noise_rate.", "give --noise-rate, or embeddings with --npz")
 
 
-def high_estimate(classifier: RobustClassifier) -> list[str]:
+def note_on_high_estimate(classifier: RobustClassifier) -> list[str]:
     """Networks that cannot tell the classes apart take their own mistakes for wrong labels."""
-    if classifier.noise_rate != "auto" or classifier.noise_rate_ <= HIGH:
+    if classifier.noise_rate != "auto" or classifier.noise_rate_ <= HIGH_NOISE_RATE:
         return []
     return [
         f"an estimate of {100 * classifier.noise_rate_:.0f} % is either true or means that these networks cannot "
@@ -134,7 +130,7 @@ def high_estimate(classifier: RobustClassifier) -> list[str]:
     ]
 
 
-def starved(y_M: np.ndarray, suspects: Suspects) -> list[str]:
+def notes_on_doubted_classes(y_M: np.ndarray, suspects: Suspects) -> list[str]:
     """A note for each class that is doubted as a whole."""
     classes, counts = np.unique(y_M, return_counts=True)
     doubted = [int((suspects.given == c).sum()) for c in classes]
@@ -145,7 +141,9 @@ def starved(y_M: np.ndarray, suspects: Suspects) -> list[str]:
     ]
 
 
-def opinions(classifier: RobustClassifier, samples: Samples, suspects: Suspects) -> tuple[np.ndarray, np.ndarray]:
+def probabilities_of_both_labels(
+    classifier: RobustClassifier, samples: LabelledSamples, suspects: Suspects
+) -> tuple[np.ndarray, np.ndarray]:
     """Each network's probability of the given and of the suggested label of every suspect (N, S)."""
     if not len(suspects):
         none = np.zeros((len(classifier.networks_), 0))
@@ -158,23 +156,23 @@ def opinions(classifier: RobustClassifier, samples: Samples, suspects: Suspects)
 
 # ---- how long it will take: from steps of a network and, where these are quick, an epoch on a few samples -------
 
-LONG_ENOUGH = 1.0  # seconds, to be timed by
-TOO_LONG = 5.0  # seconds that nobody should wait for a forecast
-SHORT = 20.0  # seconds of training that need not be known exactly
-AUTO = 3  # times as long as with a noise rate that is known
+LONG_ENOUGH_TO_TIME = 1.0  # seconds, to be timed by
+TOO_LONG_TO_WAIT = 5.0  # seconds that nobody should wait for a forecast
+SHORT_TRAINING = 20.0  # seconds of training that need not be known exactly
+ESTIMATION_FACTOR = 3  # times as long as with a noise rate that is known
 
 
-def forecast(classifier: RobustClassifier, samples: Samples) -> float:
+def forecast(classifier: RobustClassifier, samples: LabelledSamples) -> float:
     """Seconds that `judge` will take. Where an epoch is tried, all that can be wrong with the settings shows."""
     batch = usual_batch(len(samples))
-    times = METHODS[classifier.method].networks * (AUTO if classifier.noise_rate == "auto" else 1)
+    times = METHODS[classifier.method].networks * (ESTIMATION_FACTOR if classifier.noise_rate == "auto" else 1)
     of_a_sample = times * step_seconds(classifier, samples, min(batch, len(samples)))
-    if of_a_sample * 2 * batch > TOO_LONG:
+    if of_a_sample * 2 * batch > TOO_LONG_TO_WAIT:
         return of_a_sample * len(samples) * classifier.epochs
-    return from_epochs(classifier, samples, batch)
+    return seconds_from_epochs(classifier, samples, batch)
 
 
-def step_seconds(classifier: RobustClassifier, samples: Samples, most: int) -> float:
+def step_seconds(classifier: RobustClassifier, samples: LabelledSamples, most: int) -> float:
     """What a sample takes to go through one network and back, from batches that grow until they can be timed.
 
     The first only warms up, which a CPU does quickly.
@@ -193,16 +191,17 @@ def step_seconds(classifier: RobustClassifier, samples: Samples, most: int) -> f
         if device != "cpu":
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - begin
-        if (warm and (seconds > LONG_ENOUGH or size >= most)) or (device == "cpu" and seconds > TOO_LONG):
+        timed = warm and (seconds > LONG_ENOUGH_TO_TIME or size >= most)
+        if timed or (device == "cpu" and seconds > TOO_LONG_TO_WAIT):
             return seconds / len(x_B)
         size, warm = min(size * 4, most) if warm else size, True
 
 
-def from_epochs(classifier: RobustClassifier, samples: Samples, batch: int) -> float:
+def seconds_from_epochs(classifier: RobustClassifier, samples: LabelledSamples, batch: int) -> float:
     """From an epoch on a few of the samples; the first only warms up."""
     few, warm = 2 * batch, False
     while True:
-        part = samples.take(spread(samples.y, few))
+        part = samples.take(evenly_from_classes(samples.y, few))
         trial = clone(classifier).set_params(epochs=1, batch_size=batch)
         begin = time.perf_counter()
         with warnings.catch_warnings():
@@ -210,12 +209,12 @@ def from_epochs(classifier: RobustClassifier, samples: Samples, batch: int) -> f
             trial.fit(part.x, part.y)
         seconds = time.perf_counter() - begin
         expected = seconds * classifier.epochs * len(samples) / len(part)
-        if expected < SHORT or (warm and (seconds > LONG_ENOUGH or len(part) == len(samples))):
+        if expected < SHORT_TRAINING or (warm and (seconds > LONG_ENOUGH_TO_TIME or len(part) == len(samples))):
             return expected
-        few, warm = few * 4 if warm or seconds < LONG_ENOUGH else few, True
+        few, warm = few * 4 if warm or seconds < LONG_ENOUGH_TO_TIME else few, True
 
 
-def spread(y_M: np.ndarray, n: int) -> np.ndarray:
+def evenly_from_classes(y_M: np.ndarray, n: int) -> np.ndarray:
     """Numbers of about n samples, evenly from all classes, and at least one of each."""
     by_class = np.argsort(y_M, kind="stable")
     even = by_class[np.linspace(0, len(y_M) - 1, min(n, len(y_M))).astype(np.int64)]

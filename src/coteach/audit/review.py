@@ -13,33 +13,35 @@ from markupsafe import Markup
 
 from coteach.audit.images import thumbnails
 from coteach.audit.judge import Findings
-from coteach.audit.request import Audit
-from coteach.audit.samples import Samples, readable
+from coteach.audit.samples import LabelledSamples, readable
 from coteach.pages import render
 
-MOST = 20_000  # suspects on the page
-BLOCK = 200  # pictures that the page reads together
-MOST_CHARACTERS = 40_000_000  # of all texts and cells together
-LONGEST_TEXT, LONGEST_CELL = 4_000, 300
-SHORTEST = 40  # characters of a cell that there is always room for
-MOST_COLUMNS = 60
-MOST_NUMBERS = 6  # of a vector
+MOST_SUSPECTS = 20_000  # suspects on the page
+PICTURES_PER_BLOCK = 200  # pictures that the page reads together
+MOST_TEXT_CHARACTERS = 40_000_000  # of all texts and cells together
+LONGEST_SHOWN_TEXT, LONGEST_SHOWN_CELL = 4_000, 300
+SHORTEST_SHOWN = 40  # characters of a cell that there is always room for
+MOST_SHOWN_COLUMNS = 60
+MOST_SHOWN_NUMBERS = 6  # of a vector
 
 
-def review_page(findings: Findings, audit: Audit, folder: Path, mark: str) -> str:
-    """The whole page; `mark` is the audit's fingerprint, which its decisions carry."""
-    facts = page_facts(findings, audit, folder, mark)
-    pictures = thumbnails(findings.samples, findings.suspects.index[:MOST])
-    facts["pictures"] = BLOCK if pictures is not None else 0
-    blocks = [(pictures or [])[begin : begin + BLOCK] for begin in range(0, len(pictures or []), BLOCK)]
+def review_page(findings: Findings, folder: Path, fingerprint: str) -> str:
+    """The whole page; decisions that are made on it carry the audit's fingerprint."""
+    facts = page_facts(findings, folder, fingerprint)
+    pictures = thumbnails(findings.samples, findings.suspects.index[:MOST_SUSPECTS])
+    facts["pictures"] = PICTURES_PER_BLOCK if pictures is not None else 0
     return render(
         "audit",
         "review",
         ("review_state.js", "review.js"),
         title="Suspect labels",
         audit=json_in_html(facts),
-        picture_blocks=map(json_in_html, blocks),
+        picture_blocks=[json_in_html(block) for block in blocks_of(pictures or [])],
     )
+
+
+def blocks_of(pictures: list[str | None]) -> list[list[str | None]]:
+    return [pictures[i : i + PICTURES_PER_BLOCK] for i in range(0, len(pictures), PICTURES_PER_BLOCK)]
 
 
 def json_in_html(facts: Any) -> Markup:
@@ -47,84 +49,85 @@ def json_in_html(facts: Any) -> Markup:
     return htmlsafe_json_dumps(facts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def page_facts(findings: Findings, audit: Audit, folder: Path, mark: str) -> dict[str, Any]:
+def page_facts(findings: Findings, folder: Path, fingerprint: str) -> dict[str, Any]:
     """Everything that is shown, column by column; labels by the number of their class."""
     samples, suspects = findings.samples, findings.suspects
     classes = findings.classifier.classes_
-    index = suspects.index[:MOST]
+    index = suspects.index[:MOST_SUSPECTS]
     return {
-        "fingerprint": mark,
-        "source": readable(audit.source.name or str(audit.source)),
-        "about": about(findings),
+        "fingerprint": fingerprint,
+        "source": readable(samples.source.name or str(samples.source)),
+        "about": about_text(findings),
         "folder": readable(shlex.quote(str(folder))),
-        "notes": [readable(note) for note in (*findings.notes, *skipped(samples))],
+        "notes": [readable(note) for note in (*findings.notes, *note_on_skipped(samples))],
         "classes": [readable(str(c)) for c in classes],
         "id": [samples.ids[i] for i in index],
-        "given": np.searchsorted(classes, suspects.given[:MOST]).tolist(),
-        "suggested": np.searchsorted(classes, suspects.suggested[:MOST]).tolist(),
-        "quality": rounded(np.nan_to_num(suspects.quality[:MOST])),
-        "p_given": [rounded(p_S[:MOST]) for p_S in findings.given_NS],
-        "p_suggested": [rounded(p_S[:MOST]) for p_S in findings.suggested_NS],
-        **texts(findings, index),
-        **cells(findings, audit, index),
+        "given": np.searchsorted(classes, suspects.given[:MOST_SUSPECTS]).tolist(),
+        "suggested": np.searchsorted(classes, suspects.suggested[:MOST_SUSPECTS]).tolist(),
+        "quality": rounded_or_none(np.nan_to_num(suspects.quality[:MOST_SUSPECTS])),
+        "p_given": [rounded_or_none(p_S[:MOST_SUSPECTS]) for p_S in findings.given_NS],
+        "p_suggested": [rounded_or_none(p_S[:MOST_SUSPECTS]) for p_S in findings.suggested_NS],
+        **shown_texts(samples, index),
+        **shown_cells(samples, index),
     }
 
 
-def about(findings: Findings) -> str:
-    n, listed = len(findings.suspects), min(len(findings.suspects), MOST)
+def about_text(findings: Findings) -> str:
+    n, listed = len(findings.suspects), min(len(findings.suspects), MOST_SUSPECTS)
     words = f"{n:,} suspects among {len(findings.samples):,} {findings.samples.what}"
     return words if n == listed else f"The worst {listed:,} of {words}; the others are in suspects.csv"
 
 
-def skipped(samples: Samples) -> list[str]:
+def note_on_skipped(samples: LabelledSamples) -> list[str]:
     """A note if not all was read."""
-    n, what = len(samples.skipped), "files" if samples.what == "images" else samples.what
+    n, what = len(samples.skipped), "files" if samples.kind == "images" else samples.what
     one = f"1 of the {what} was skipped: summary.json names it and says why"
     return [] if not n else [one if n == 1 else f"{n:,} {what} were skipped: summary.json names them and says why"]
 
 
-def rounded(values: np.ndarray) -> list[float | None]:
+def rounded_or_none(values: np.ndarray) -> list[float | None]:
     """With four digits; None for what is no number, as networks that diverged give it."""
     return [round(value, 4) if np.isfinite(value) else None for value in map(float, values)]
 
 
-def texts(findings: Findings, index: np.ndarray) -> dict[str, list[str]]:
-    if (all_texts := findings.samples.texts) is None:
+def shown_texts(samples: LabelledSamples, index: np.ndarray) -> dict[str, list[str]]:
+    if (all_texts := samples.texts) is None:
         return {}
-    longest = share(len(index), 1, LONGEST_TEXT)
-    return {"text": [shortened(all_texts[i], longest) for i in index]}
+    longest = characters_each(len(index), 1, LONGEST_SHOWN_TEXT)
+    return {"text": [shortened_text(all_texts[i], longest) for i in index]}
 
 
-def cells(findings: Findings, audit: Audit, index: np.ndarray) -> dict[str, list]:
+def shown_cells(samples: LabelledSamples, index: np.ndarray) -> dict[str, list]:
     """Columns, and the row of each suspect, without what is shown elsewhere: its label, name and text."""
-    if (rows := findings.samples.rows) is None:
+    if (rows := samples.rows) is None:
         return {}
-    columns = [name for name in rows.columns if name not in (audit.label, audit.text, audit.id)][:MOST_COLUMNS]
+    elsewhere = {samples.settings.get(part) for part in ("label", "text", "id")}
+    columns = [name for name in rows.columns if name not in elsewhere][:MOST_SHOWN_COLUMNS]
     if not columns:
         return {}
-    longest = share(len(index), len(columns), LONGEST_CELL)
+    longest = characters_each(len(index), len(columns), LONGEST_SHOWN_CELL)
     return {
         "columns": [readable(name) for name in columns],
         "cells": [
-            [shortened(written(row[name]), longest) for name in columns] for row in (rows[i] for i in index)
+            [shortened_text(cell_text(row[name]), longest) for name in columns] for row in (rows[i] for i in index)
         ],
     }
 
 
-def share(n: int, columns: int, longest: int) -> int:
+def characters_each(n: int, columns: int, longest: int) -> int:
     """Characters that each of so many may take."""
-    return max(SHORTEST, min(longest, MOST_CHARACTERS // max(1, n * columns)))
+    return max(SHORTEST_SHOWN, min(longest, MOST_TEXT_CHARACTERS // max(1, n * columns)))
 
 
-def shortened(text: str, longest: int) -> str:
+def shortened_text(text: str, longest: int) -> str:
     text = readable(text)
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
-def written(cell: Any) -> str:
+def cell_text(cell: Any) -> str:
     if cell is None:
         return ""
     if not isinstance(cell, (np.ndarray, list)):
         return str(cell)
-    some = ", ".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in list(cell)[:MOST_NUMBERS])
-    return f"[{some}]" if len(cell) <= MOST_NUMBERS else f"[{some}, … {len(cell):,} in all]"
+    some = ", ".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in list(cell)[:MOST_SHOWN_NUMBERS])
+    return f"[{some}]" if len(cell) <= MOST_SHOWN_NUMBERS else f"[{some}, … {len(cell):,} in all]"

@@ -13,6 +13,7 @@ import numpy as np
 
 FEWEST = 10  # samples to judge anything by
 FEW = 5  # samples of a class, below which its judgements are worth little
+CALLED = {"images": "images", "table": "rows", "arrays": "samples"}  # by kind
 SPLITS = {"train", "val", "valid", "validation", "test", "dev"}
 
 
@@ -25,7 +26,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class LabelledSamples:
     """What an audit is about.
 
     Attributes
@@ -36,8 +37,12 @@ class Samples:
         Given labels.
     ids : list of str
         What a sample is called in every file that is written.
-    what : str
-        What the samples are, in the plural: images, rows or samples.
+    kind : str
+        images, table or arrays.
+    source : Path
+        The folder or file that they were read from.
+    settings : dict
+        What they were read with: the size of images, the columns of a table that play a part.
     notes : tuple of str
         What the reader decided for the user, a sentence each.
     places : sequence of length M, or None
@@ -51,17 +56,24 @@ class Samples:
     x: np.ndarray
     y: np.ndarray
     ids: list[str]
-    what: str
+    kind: str
+    source: Path
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     places: Sequence[str] | None = None
     paths: Sequence[Path] | None = None
     texts: Sequence[str] | None = None
-    rows: "Rows | None" = None
+    rows: "TableRows | None" = None
     encoding: Any = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def what(self) -> str:
+        """What the samples are, in the plural."""
+        return CALLED[self.kind]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -69,7 +81,7 @@ class Samples:
         classes, counts = np.unique(self.y, return_counts=True)
         return {str(c): int(n) for c, n in zip(classes.tolist(), counts, strict=True)}
 
-    def take(self, index: np.ndarray) -> "Samples":
+    def take(self, index: np.ndarray) -> "LabelledSamples":
         def of(values: Sequence | None) -> list | None:
             return None if values is None else [values[i] for i in index]
 
@@ -79,7 +91,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Rows:
+class TableRows:
     """The cells of the rows that were kept; a row is put together when it is asked for."""
 
     columns: dict[str, Sequence[Any] | np.ndarray] = field(repr=False)
@@ -92,7 +104,7 @@ class Rows:
         return {name: cells[self.index[i]] for name, cells in self.columns.items()}
 
 
-def usable(samples: Samples) -> Samples:
+def usable(samples: LabelledSamples) -> LabelledSamples:
     """The samples that can be judged, with a word on the others; raises a ValueError if they are too few."""
     read, lost = len(samples), len(samples.skipped)
     if lost > read:
@@ -118,11 +130,13 @@ def usable(samples: Samples) -> Samples:
     if n < FEWEST:
         raise ValueError(f"there are {n} {samples.what}: to find wrong labels takes at least {FEWEST}.")
     few = [name for name, n in classes.items() if n < FEW]
-    note = (f"fewer than {FEW} samples, so that little can be said about: {listed(few)}",) if few else ()
-    return replace(samples, notes=(*samples.notes, *note, *look_alikes(classes), *formulas(samples)))
+    note = (f"fewer than {FEW} samples, so that little can be said about: {quoted_list(few)}",) if few else ()
+    return replace(
+        samples, notes=(*samples.notes, *note, *notes_on_look_alikes(classes), *notes_on_formulas(samples))
+    )
 
 
-def without_lone_classes(samples: Samples) -> Samples:
+def without_lone_classes(samples: LabelledSamples) -> LabelledSamples:
     """A class of one sample cannot be learnt from others: its sample is left out."""
     _, class_of, counts = np.unique(samples.y, return_inverse=True, return_counts=True)
     lone = counts[class_of] == 1
@@ -138,7 +152,7 @@ def without_lone_classes(samples: Samples) -> Samples:
     return replace(samples.take(np.flatnonzero(~lone)), skipped=(*samples.skipped, *more))
 
 
-def look_alikes(classes: Iterable[str]) -> list[str]:
+def notes_on_look_alikes(classes: Iterable[str]) -> list[str]:
     """A note for each two labels that are one to the eye; they stay two classes."""
     seen: dict[str, str] = {}
     notes = []
@@ -151,10 +165,12 @@ def look_alikes(classes: Iterable[str]) -> list[str]:
     return notes
 
 
-def formulas(samples: Samples) -> tuple[str, ...]:
+def notes_on_formulas(samples: LabelledSamples) -> tuple[str, ...]:
     """A note if a spreadsheet would take an id or a label for a formula."""
     risky = [
-        name for name in {*samples.ids, *samples.counts} if name[:1] in "=+-@\t\r" and name and not is_number(name)
+        name
+        for name in {*samples.ids, *samples.counts}
+        if name[:1] in "=+-@\t\r" and name and not looks_like_number(name)
     ]
     if not risky:
         return ()
@@ -164,7 +180,7 @@ def formulas(samples: Samples) -> tuple[str, ...]:
     )
 
 
-def is_number(text: str) -> bool:
+def looks_like_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
@@ -187,5 +203,5 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def listed(names: Sequence[str], most: int = 5) -> str:
+def quoted_list(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(map(shown, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -5,12 +5,11 @@ M rows, K numbers that a column becomes; of texts V words and pairs, K direction
 
 import codecs
 import csv
-import io
 import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
@@ -21,14 +20,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from coteach.audit.samples import Rows, Samples, Skipped, printable, readable, shown
+from coteach.audit.samples import LabelledSamples, Skipped, TableRows, printable, readable, shown
 from coteach.checks import one_line
 from coteach.names import nearest
 
 UTF_8, WINDOWS = (codecs.lookup(name).name for name in ("utf-8-sig", "cp1252"))  # reading a table loads no code
 DELIMITERS = (",", ";", "\t")
 LONGEST_CELL = 2**27  # characters
-AT_ONCE = 2**20  # characters
+CHARACTERS_AT_ONCE = 2**20  # characters
 
 Cells = Sequence[Any] | np.ndarray
 
@@ -87,7 +86,7 @@ def read_csv(path: Path) -> Table:
     try:
         encoding = encoding_of(path)
         with path.open(encoding=encoding, newline="") as file:
-            table = parsed(file, path)
+            table = parse_csv(file, path)
         note = f"{printable(path.name)} is not UTF-8: read as Windows-1252"
         return table if encoding == UTF_8 else replace(table, notes=(note,))
     except csv.Error as error:
@@ -108,7 +107,7 @@ def encoding_of(path: Path) -> str:
     for encoding in (UTF_8, WINDOWS):
         try:
             with path.open(encoding=encoding, newline="") as file:
-                while text := file.read(AT_ONCE):
+                while text := file.read(CHARACTERS_AT_ONCE):
                     if encoding == WINDOWS and "\0" in text:
                         break
                 else:
@@ -118,7 +117,7 @@ def encoding_of(path: Path) -> str:
     raise ValueError(f"{path} is no text in UTF-8 or Windows-1252: save it as CSV in UTF-8.")
 
 
-def parsed(file: Any, path: Path) -> Table:
+def parse_csv(file: Any, path: Path) -> Table:
     first = file.readline()
     delimiter = max(DELIMITERS, key=first.count)
     file.seek(0)
@@ -142,15 +141,6 @@ def parsed(file: Any, path: Path) -> Table:
     return Table(columns, numbers, tuple(skipped), lines=lines, decimal_commas=delimiter != ",")
 
 
-def as_csv(rows: Iterable[Sequence[Any]]) -> str:
-    """Text that is read back as it was; older Pythons do not quote a lone carriage return by themselves."""
-    text = io.StringIO()
-    usual, odd = (csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
-    for row in rows:
-        (odd if any("\r" in cell for cell in row if isinstance(cell, str)) else usual).writerow(row)
-    return text.getvalue()
-
-
 def check_header(header: list[str], path: Path) -> None:
     if not header:
         raise ValueError(f"{path} is empty: give a table with a header and rows below it.")
@@ -168,17 +158,17 @@ def why_bad(row: list[str], wanted: int) -> str:
 def read_parquet(path: Path) -> Table:
     check_file(path)
     arrow, parquet = pyarrow()
-    with told(path, arrow):
+    with naming_the_file(path, arrow):
         table = parquet.read_table(path)
         names = table.column_names
     check_header(names, path)
-    with told(path, arrow):
+    with naming_the_file(path, arrow):
         columns = {name: cells_of(table.column(name), arrow) for name in names}
     return Table(columns, list(range(table.num_rows)))
 
 
 @contextmanager
-def told(path: Path, arrow: ModuleType) -> Iterator[None]:
+def naming_the_file(path: Path, arrow: ModuleType) -> Iterator[None]:
     """What pyarrow cannot read, texts that are no UTF-8 among it, in a sentence that names the file."""
     try:
         yield
@@ -251,7 +241,7 @@ def pyarrow() -> tuple[ModuleType, ModuleType]:
 # ---- columns as numbers, by what is learnt of the audited table -------------------------------------------------
 
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "<na>"}  # in features; not as a label
-MOST_VALUES = 50  # of a category that get a number of their own
+MOST_CATEGORIES = 50  # of a category that get a number of their own
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+(,\d+)?([eE][-+]?\d+)?\s*", re.ASCII)  # or a whole number
 NEARLY_ALL = 0.95  # of a column's cells, to say what kind it is
 DATE = re.compile(
@@ -289,7 +279,7 @@ class Category:
         place = {value: k for k, value in enumerate(self.values)}
         x_MK = np.zeros((len(cells), len(place) + self.others + self.missing))
         for row, cell in zip(x_MK, cells, strict=True):
-            if is_missing(cell):
+            if is_missing_cell(cell):
                 row[-1:] = self.missing
             elif (k := place.get(str(cell))) is not None:
                 row[k] = 1
@@ -314,7 +304,7 @@ class Vectors:
 
 
 Column = Numbers | Category | Vectors
-KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Numbers, Category, Vectors)}
+COLUMN_KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Numbers, Category, Vectors)}
 
 
 def learn_column(name: str, cells: Cells, notes: list[str]) -> Column | None:
@@ -326,7 +316,7 @@ def learn_column(name: str, cells: Cells, notes: list[str]) -> Column | None:
     vectors = cells if isinstance(cells, np.ndarray) else parsed_vectors(cells)
     if vectors is not None:
         return Vectors(name, vectors.shape[1]) if vectors.shape[1] else leave_out("its vectors are empty")
-    there = [cell for cell in cells if not is_missing(cell)]
+    there = [cell for cell in cells if not is_missing_cell(cell)]
     if not there:
         return leave_out("it is empty")
     if not all(isinstance(cell, (str, Real)) or type(cell).__name__ == "Decimal" for cell in there):
@@ -360,18 +350,18 @@ def learn_category(name: str, there: list[str], missing: bool, notes: list[str])
     if len(counts) == 1 and not missing:
         notes.append(f"column {shown(name)} is left out: it is the same in every row")
         return None
-    if len(counts) > MOST_VALUES and 2 * len(counts) > len(there):
+    if len(counts) > MOST_CATEGORIES and 2 * len(counts) > len(there):
         notes.append(
             f"column {shown(name)} is left out: nearly every row has its own value; "
             f"is it a text (--text {shlex.quote(name)}) or a name of the row (--id {shlex.quote(name)})?"
         )
         return None
-    if len(counts) > MOST_VALUES:
+    if len(counts) > MOST_CATEGORIES:
         notes.append(
-            f"column {shown(name)} has {len(counts)} values: all but the {MOST_VALUES} commonest count as one"
+            f"column {shown(name)} has {len(counts)} values: all but the {MOST_CATEGORIES} commonest count as one"
         )
-    common = sorted(counts, key=lambda value: (-counts[value], value))[:MOST_VALUES]
-    return Category(name, sorted(common), len(counts) > MOST_VALUES, missing)
+    common = sorted(counts, key=lambda value: (-counts[value], value))[:MOST_CATEGORIES]
+    return Category(name, sorted(common), len(counts) > MOST_CATEGORIES, missing)
 
 
 def as_numbers(cells: Cells) -> tuple[np.ndarray, int]:
@@ -379,7 +369,7 @@ def as_numbers(cells: Cells) -> tuple[np.ndarray, int]:
     x_M = np.full(len(cells), np.nan)
     odd = 0
     for i, cell in enumerate(cells):
-        if is_missing(cell):
+        if is_missing_cell(cell):
             continue
         try:
             value = float(
@@ -397,7 +387,7 @@ def has_decimal_commas(cells: Cells) -> bool:
     """Whether all that is there are numbers as 1,5, or whole ones, and not all of them whole."""
     if isinstance(cells, np.ndarray):
         return False
-    there = [cell for cell in cells if not is_missing(cell)]
+    there = [cell for cell in cells if not is_missing_cell(cell)]
     return any("," in str(cell) for cell in there) and all(
         isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) for cell in there
     )
@@ -407,23 +397,23 @@ def with_points(cells: Cells) -> list[Any]:
     return [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
 
 
-def is_missing(cell: Any) -> bool:
+def is_missing_cell(cell: Any) -> bool:
     return cell is None or cell != cell or (isinstance(cell, str) and cell.strip().lower() in MISSING)
 
 
-def as_json(column: Column) -> dict[str, Any]:
+def column_as_json(column: Column) -> dict[str, Any]:
     return {"kind": column.kind, **asdict(column)}
 
 
-def from_json(facts: dict[str, Any]) -> Column:
-    return KINDS[facts["kind"]](**{name: value for name, value in facts.items() if name != "kind"})
+def column_from_json(facts: dict[str, Any]) -> Column:
+    return COLUMN_KINDS[facts["kind"]](**{name: value for name, value in facts.items() if name != "kind"})
 
 
 # ---- texts as vectors of bounded length: TF-IDF of words and pairs of words, then its main directions (LSA) -----
 
 MOST_WORDS = 30_000
 MOST_DIRECTIONS = 128
-HOW: dict[str, Any] = {"strip_accents": "unicode", "sublinear_tf": True, "ngram_range": (1, 2)}
+TFIDF_OPTIONS: dict[str, Any] = {"strip_accents": "unicode", "sublinear_tf": True, "ngram_range": (1, 2)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -441,7 +431,7 @@ class Texts:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         for least in (2, 1):  # a word of one text says nothing about others, but there may be no others
-            vectorizer = TfidfVectorizer(min_df=least, max_features=MOST_WORDS, **HOW)
+            vectorizer = TfidfVectorizer(min_df=least, max_features=MOST_WORDS, **TFIDF_OPTIONS)
             try:
                 tfidf_MV = vectorizer.fit_transform(texts)
             except ValueError:
@@ -457,7 +447,7 @@ class Texts:
         """Vectors (M, K) of length one, or zero for a text of unknown words."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        vectorizer = TfidfVectorizer(vocabulary={word: v for v, word in enumerate(self.words)}, **HOW)
+        vectorizer = TfidfVectorizer(vocabulary={word: v for v, word in enumerate(self.words)}, **TFIDF_OPTIONS)
         vectorizer.idf_ = self.idf_V.astype(np.float64)
         tfidf_MV: Any = vectorizer.transform(texts)
         x_MK = tfidf_MV @ self.directions_KV.T.astype(np.float64)
@@ -503,20 +493,20 @@ def usable_cells(table: Table, cells: Cells) -> Cells:
 
 
 def as_texts(cells: Cells) -> list[str]:
-    return ["" if is_missing(cell) else str(cell) for cell in cells]
+    return ["" if is_missing_cell(cell) else str(cell) for cell in cells]
 
 
 # ---- rows as samples --------------------------------------------------------------------------------------------
 
 
-def read_rows(
+def read_table_samples(
     path: Path,
     label: str,
     text: str | None = None,
     ident: str | None = None,
     ignore: tuple[str, ...] = (),
     seed: int = 0,
-) -> Samples:
+) -> LabelledSamples:
     """Samples of a .csv, .tsv or .parquet file.
 
     A row without a label, without a name in the id column, or without its vector is skipped. Features are learnt
@@ -554,17 +544,19 @@ def read_rows(
         return table.place(i) if is_blank(name) else f"{table.place(i)}, id {printable(str(name))}"
 
     skipped = [Skipped(place(i), why) for i, why in sorted(without.items())]
-    return Samples(
+    return LabelledSamples(
         x=x[[order[i] for i in stays]],
         y=label_array([labels[i] for i in stays]),
         ids=[readable(str(table.numbers[i] if names is None else names[i])) for i in stays],
-        what="rows",
+        kind="table",
+        source=path,
         skipped=(*table.skipped, *skipped),
         notes=(*table.notes, *notes),
         places=[place(i) for i in stays],
         texts=None if texts is None else [texts[i] for i in stays],
-        rows=Rows(table.columns, stays),
+        rows=TableRows(table.columns, stays),
         encoding=encoder,
+        settings={"label": label, "text": text, "id": ident, "ignore": list(ignore)},
     )
 
 

@@ -15,13 +15,12 @@ import torch
 from safetensors import SafetensorError
 
 import coteach
-from coteach.audit.decisions import fingerprint
+from coteach.audit.decisions import audit_fingerprint
 from coteach.audit.encoding import write_encoding
 from coteach.audit.judge import Findings
-from coteach.audit.request import Audit
 from coteach.audit.review import review_page
-from coteach.audit.tables import as_csv
-from coteach.files import write_atomically
+from coteach.audit.samples import LabelledSamples
+from coteach.files import as_csv, write_atomically
 from coteach.runs.folder import write_summary
 from coteach.runs.record import hardware
 from coteach.runs.setup import chosen_device
@@ -31,18 +30,28 @@ PACKAGES = ("torch", "numpy", "scikit-learn", "safetensors", "pillow", "pyarrow"
 MOST_PAIRS = 20
 
 
-def write_findings(findings: Findings, audit: Audit, folder: Path, seconds: dict[str, float]) -> dict[str, Any]:
-    """All files; summary.json, which is returned, is the last."""
-    summary = summarise(findings, audit, seconds)
+def write_findings(
+    findings: Findings, folder: Path, seconds: dict[str, float], module: str | None = None
+) -> dict[str, Any]:
+    """All files; summary.json, which is returned, is the last.
+
+    Parameters
+    ----------
+    seconds : dict
+        How long each part of the work took.
+    module : str, optional
+        The network as the user named it.
+    """
+    summary = audit_summary(findings, seconds, module)
     suspects, cleaned = list(suspect_rows(findings)), list(cleaned_rows(findings))
-    mark = fingerprint(suspects[1:], cleaned[1:])
+    fingerprint = audit_fingerprint(suspects[1:], cleaned[1:])
     try:
         write_atomically(folder / "suspects.csv", as_csv(suspects))
         write_atomically(folder / "cleaned.csv", as_csv(cleaned))
         findings.classifier.save(folder / MODEL)
         write_encoding(folder, findings.samples.encoding)
-        write_atomically(folder / "model.md", how_to_load(findings, audit, folder))
-        write_atomically(folder / "review.html", review_page(findings, audit, folder, mark))
+        write_atomically(folder / "model.md", how_to_load(findings.samples, folder, module))
+        write_atomically(folder / "review.html", review_page(findings, folder, fingerprint))
         write_summary(folder, summary)
     except (OSError, SafetensorError) as error:
         raise ValueError(f"cannot write all files to {folder} ({error}): make room, and run it again.") from error
@@ -74,11 +83,10 @@ def cleaned_rows(findings: Findings) -> Iterable[list[Any]]:
         yield [findings.samples.ids[i], findings.samples.y[i]]
 
 
-def how_to_load(findings: Findings, audit: Audit, folder: Path) -> str:
+def how_to_load(samples: LabelledSamples, folder: Path, module: str | None) -> str:
     """Lines that run as they stand, with the audited data as the example."""
-    samples, module = findings.samples, audit.module
     own = module is not None and ":" in module
-    example = str(audit.source) if samples.paths is None else [str(path) for path in samples.paths[:2]]
+    example = str(samples.source) if samples.paths is None else [str(path) for path in samples.paths[:2]]
     lines = [
         "from coteach import RobustClassifier",
         "from coteach.audit.encoding import features",
@@ -95,12 +103,12 @@ def how_to_load(findings: Findings, audit: Audit, folder: Path) -> str:
     )
 
 
-def summarise(findings: Findings, audit: Audit, seconds: dict[str, float]) -> dict[str, Any]:
+def audit_summary(findings: Findings, seconds: dict[str, float], module: str | None) -> dict[str, Any]:
     samples, classifier, suspects = findings.samples, findings.classifier, findings.suspects
-    estimate = getattr(classifier, "noise_estimate_", None) if audit.noise_rate == "auto" else None
+    estimate = getattr(classifier, "noise_estimate_", None) if classifier.noise_rate == "auto" else None
     return {
-        "source": str(audit.source),
-        "kind": audit.kind,
+        "source": str(samples.source),
+        "kind": samples.kind,
         "samples": len(samples),
         "shape": list(samples.x.shape[1:]),
         "suspects": len(suspects),
@@ -112,9 +120,9 @@ def summarise(findings: Findings, audit: Audit, seconds: dict[str, float]) -> di
         "pairs": pair_rows(findings),
         "skipped": [{"where": s.where, "why": s.why} for s in samples.skipped],
         "notes": list(findings.notes),
-        "settings": settings(findings, audit),
+        "settings": settings_used(findings, module),
         "versions": versions(),
-        "hardware": hardware(chosen_device(audit.device)),
+        "hardware": hardware(chosen_device(classifier.device)),
         "threads": torch.get_num_threads(),
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
     }
@@ -145,15 +153,13 @@ def pair_rows(findings: Findings) -> list[dict[str, Any]]:
     ]
 
 
-def settings(findings: Findings, audit: Audit) -> dict[str, Any]:
+def settings_used(findings: Findings, module: str | None) -> dict[str, Any]:
     """What the classifier was told, and what the samples were made with."""
-    params = findings.classifier.get_params(deep=False) | {"module": audit.module}
-    share = findings.classifier.noise_rate_ if audit.share is None else audit.share
-    table = {"label": audit.label, "text": audit.text, "id": audit.id, "ignore": list(audit.ignore)}
+    params = findings.classifier.get_params(deep=False) | {"module": module}
     return {
         "classifier": {name: json.loads(json.dumps(value, default=str)) for name, value in params.items()},
-        "share": share,
-        **({"size": audit.size} if audit.kind == "images" else table if audit.kind == "table" else {}),
+        "share": findings.share,
+        **findings.samples.settings,
     }
 
 

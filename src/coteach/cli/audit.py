@@ -1,6 +1,29 @@
-"""`coteach audit`: its flags and its controller."""
+"""`coteach audit`: its flags; in the terminal what was read, how long it takes, what was found and where it is.
 
-from coteach.audit.request import Audit
+The audit itself is imported when the flags are right, so that `--help` and mistakes are answered at once.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from rich.progress import Progress, ProgressColumn, Task, TextColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from coteach import names
+from coteach.flags import flag
+from coteach.runs.experiment import is_whole
+from coteach.runs.folder import claim_folder
+from coteach.terminal import console, progress_bars
+
+if TYPE_CHECKING:
+    from coteach.audit.samples import LabelledSamples, Skipped
 
 AUDIT_EXAMPLES = """
 examples:
@@ -20,9 +43,303 @@ It first tells what it read and how long it will take. It writes suspects.csv
 decide by looking), and the trained model. Your own files stay as they are.
 """
 
+AUDIT_METHODS = {name: what for name, what in names.METHODS.items() if name not in names.ELSEWHERE}
+LOSS_DEFAULT = "cross_entropy, then softmax_twice; of another method its own"
+TABLE_SUFFIXES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
+DEFAULT_FOLDER = Path("runs/audit")
+MOST_LINES = 10
+MOST_NAMES = 3  # of what was skipped for one reason
+LONG_TRAINING = 3600.0  # seconds
 
-def audit_command(request: Audit) -> None:
-    request.check()
-    from coteach.report import audit
 
-    audit.audit_command(request)
+@dataclass(frozen=True)
+class Audit:
+    """Find the labels of your own images, table or arrays that are probably wrong."""
+
+    images: Annotated[Path | None, flag("DIR", "none; give this, --table or --npz")] = None
+    """Your data, if they are images: a folder with one folder of them for each class."""
+    table: Annotated[Path | None, flag("FILE", "none")] = None
+    """Your data, if they are a table: .csv, .tsv or .parquet; needs --label."""
+    npz: Annotated[Path | None, flag("FILE", "none")] = None
+    """Your data, if they are numbers, such as embeddings: a NumPy file with the arrays x and y, and maybe ids."""
+    label: Annotated[str | None, flag("COL", "none")] = None
+    """Column of the table with the labels."""
+    text: Annotated[str | None, flag("COL", "none")] = None
+    """Column of the table with texts."""
+    id: Annotated[str | None, flag("COL", "the row's number")] = None
+    """Column of the table that names the rows in all files written."""
+    ignore: Annotated[tuple[str, ...], flag("COL [COL ...]", "none")] = ()
+    """Columns of the table to leave out, such as one that was made from the label."""
+    size: Annotated[int, flag("N", "32")] = 32
+    """Width and height to which images are brought, in pixels."""
+    method: Annotated[str | None, flag("NAME", "coteaching", "Rule:" + names.listed(AUDIT_METHODS))] = None
+    loss: Annotated[str | None, flag("NAME", LOSS_DEFAULT, "Loss:" + names.listed(names.LOSSES))] = None
+    module: Annotated[str | None, flag("NAME", "one that fits the samples")] = None
+    """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
+    epochs: Annotated[int | None, flag("N", "20")] = None
+    """Epochs: how often every sample is learnt from."""
+    noise_rate: Annotated[float | Literal["auto"], flag("X", "auto")] = "auto"
+    """Share of wrong labels if you know it, such as 0.1; auto estimates it, which takes two thirds of the time."""
+    keep_per_class: bool = False
+    """Trust the same share of each class: for classes of very different sizes."""
+    share: Annotated[float | None, flag("X", "the noise rate")] = None
+    """Share of the samples to list as suspects, from 0 to 1."""
+    device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    seed: Annotated[int, flag("N", "0")] = 0
+    """The same seed gives the same files, on the same machine."""
+    out: Annotated[Path | None, flag("PATH", "runs/audit, numbered if taken")] = None
+    """Folder to write; must be new or empty. With --apply the folder of the audit."""
+    apply: Annotated[Path | None, flag("FILE", "none")] = None
+    """Train nothing: take the decisions that the review page exported, and write corrected.csv beside it."""
+
+    @property
+    def source(self) -> Path:
+        """The one folder or file that is given."""
+        given = [path for path in (self.images, self.table, self.npz) if path is not None]
+        if len(given) != 1:
+            raise ValueError(f"{len(given) or 'no'} data are given: give one of --images, --table and --npz.")
+        return Path(given[0])
+
+    @property
+    def kind(self) -> str:
+        return "images" if self.images is not None else "table" if self.table is not None else "arrays"
+
+    def check(self) -> None:
+        """Raise a ValueError for whatever can be seen to be wrong without reading the data."""
+        if self.apply is not None:
+            self._check_alone()
+            return
+        self._check_source()
+        if self.method is not None:
+            names.check_name("method", self.method, AUDIT_METHODS)
+        if self.loss is not None:
+            names.check_name("loss", self.loss, names.LOSSES)
+        if self.noise_rate != "auto" and not 0 <= self.noise_rate < 1:
+            raise ValueError(f"--noise-rate is {self.noise_rate:g}: give auto, or a share below 1 such as 0.2.")
+        if self.share is not None and not 0 <= self.share <= 1:
+            raise ValueError(f"--share is {self.share:g}: give a share of the samples from 0 to 1.")
+        for name, value, least in (("epochs", self.epochs, 1), ("size", self.size, 4), ("seed", self.seed, 0)):
+            if value is not None and not (is_whole(value) and value >= least):
+                raise ValueError(f"--{name} is {value}: give a whole number of at least {least}.")
+        if self.seed >= 2**32:
+            raise ValueError(f"--seed is {self.seed}: give one below 2**32.")
+
+    def _check_alone(self) -> None:
+        for f in fields(self):
+            if f.name not in ("apply", "out") and getattr(self, f.name) != f.default:
+                name = f.name.replace("_", "-")
+                raise ValueError(f"--apply trains nothing and takes --out alone: leave --{name} out.")
+        if self.apply is not None and not self.apply.exists():
+            raise ValueError(f"there is no {self.apply}: is it still in your downloads?")
+
+    def _check_source(self) -> None:
+        source = self.source
+        if self.kind != "table" and (self.label or self.text or self.id or self.ignore):
+            raise ValueError("--label, --text, --id and --ignore name columns of a table: give --table with them.")
+        if self.kind == "table" and self.label is None:
+            raise ValueError("a table needs --label, the name of the column with the labels.")
+        if not source.exists():
+            raise ValueError(f"there is no {source}: check the path.")
+        if not (source.is_dir() if self.kind == "images" else source.is_file()):
+            wanted = "a folder with a folder for each class" if self.kind == "images" else "a file"
+            raise ValueError(
+                f"{source} is not what --{'npz' if self.kind == 'arrays' else self.kind} takes: give {wanted}."
+            )
+        if self.kind == "arrays" and source.suffix.lower() in TABLE_SUFFIXES:
+            what = TABLE_SUFFIXES[source.suffix.lower()]
+            raise ValueError(f"{source} is {what}: give it with --table, and --label.")
+        if self.kind == "table" and source.suffix.lower() not in TABLE_SUFFIXES:
+            raise ValueError(f"{source} is no {', '.join(TABLE_SUFFIXES)} file: save the table as one of these.")
+        named = [name for name in (self.label, self.text, self.id, *self.ignore) if name is not None]
+        for name in named:
+            if named.count(name) > 1:
+                raise ValueError(f"column {name} is named twice: give it one part to play.")
+
+
+def audit_command(audit: Audit) -> None:
+    """What may go wrong does so before the long training: the reading, the settings, a folder to write to."""
+    audit.check()  # before torch is loaded
+    if audit.apply is not None:
+        apply_decisions_command(audit.apply, audit.out or DEFAULT_FOLDER)
+        return
+    began = time.perf_counter()
+    with claimed_folder(audit.out) as folder:
+        from coteach.audit.judge import forecast, judge, new_classifier
+        from coteach.audit.samples import usable
+        from coteach.audit.write import write_findings
+        from coteach.runs.setup import chosen_device
+
+        classifier = new_classifier(
+            audit.module,
+            audit.device,
+            method=audit.method,
+            loss=audit.loss,
+            epochs=audit.epochs,
+            noise_rate=audit.noise_rate,
+            keep_per_class=audit.keep_per_class,
+            random_state=audit.seed,
+        )
+        print_line(f"reading {audit.source}")
+        samples = usable(read_samples(audit))
+        print_samples(samples)
+        read = time.perf_counter()
+        print_line("timing an epoch")
+        seconds = forecast(classifier, samples)
+        timed = time.perf_counter()
+        where = {"cpu": "the CPU"}.get(device := chosen_device(audit.device), device)
+        print_line(f"training {classifier.method} on {where}: about {duration_text(seconds)}")
+        if device == "cpu" and audit.kind == "images" and seconds > LONG_TRAINING:
+            print_line("note: that is long for a CPU: a smaller --size, or embeddings with --npz, take much less")
+        with expected_progress(classifier.method, seconds):
+            findings = judge(classifier, samples, audit.share)
+        spent = {
+            "reading": read - began,
+            "forecast": timed - read,
+            "training": findings.seconds,
+            "expected": seconds,
+        }
+        summary = write_findings(findings, folder, spent, audit.module)
+        print_findings(summary, findings.notes[len(samples.notes) :])
+        print_line(f"written to {folder}: {', '.join(files_in(folder))}")
+        if summary["suspects"]:
+            print_line(f"look at the suspects: open {folder / 'review.html'} in a browser")
+
+
+def apply_decisions_command(decisions: Path, folder: Path) -> None:
+    from coteach.audit.decisions import CORRECTED, apply_decisions
+
+    done = apply_decisions(decisions, folder)
+    print_line(
+        f"{done['keep']:,} kept, {done['relabel']:,} relabelled, {done['drop']:,} dropped, "
+        f"{done['undecided']:,} not decided and left out"
+    )
+    print_line(f"written to {folder / CORRECTED}: {done['rows']:,} labels")
+    print_line("next: put them into your own files, by their ids; docs/own-data.md has the lines that do it")
+
+
+def read_samples(audit: Audit) -> "LabelledSamples":
+    """Images with a progress bar, since there may be many."""
+    if audit.kind == "table":
+        from coteach.audit.tables import read_table_samples
+
+        assert audit.label is not None
+        return read_table_samples(audit.source, audit.label, audit.text, audit.id, audit.ignore, audit.seed)
+    if audit.kind == "arrays":
+        from coteach.audit.arrays import read_arrays
+
+        return read_arrays(audit.source)
+    from coteach.audit.images import read_images
+
+    with progress_bars() as bars:
+        task = bars.add_task("reading", total=None, note="")
+        return read_images(
+            audit.source, audit.size, lambda done, total: bars.update(task, completed=done, total=total)
+        )
+
+
+@contextmanager
+def claimed_folder(wanted: Path | None) -> Iterator[Path]:
+    """A folder to write to; what was made of it is taken away again if it stays empty."""
+    there = [path for path in (wanted or DEFAULT_FOLDER).parents if path.exists()]
+    was_there = wanted is not None and wanted.exists()
+    folder = claim_folder(wanted, DEFAULT_FOLDER)
+    try:
+        yield folder
+    except KeyboardInterrupt:
+        files = ", ".join(files_in(folder)) or "nothing"
+        print(f"coteach: stopped; written to {folder}: {files}.", file=sys.stderr)
+        raise SystemExit(130) from None
+    finally:
+        if not was_there:
+            for path in (folder, *(path for path in folder.parents if path not in there)):
+                if path.is_dir() and not any(path.iterdir()):
+                    path.rmdir()
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def print_samples(samples: "LabelledSamples") -> None:
+    shape = "×".join(map(str, samples.x.shape[1:]))
+    print_line(f"{len(samples):,} {samples.what} of {len(samples.counts)} classes, {shape} numbers each")
+    for note in samples.notes:
+        print_line(f"note: {note}")
+    lines = skipped_lines(samples.skipped)
+    for line in lines[:MOST_LINES]:
+        print_line(f"skipped: {line}")
+    if len(lines) > MOST_LINES:
+        print_line(f"skipped: more for {len(lines) - MOST_LINES:,} other reasons, all named in summary.json")
+
+
+def skipped_lines(skipped: "tuple[Skipped, ...]") -> list[str]:
+    """One for each reason."""
+    from coteach.audit.samples import printable
+
+    by_reason: dict[str, list[str]] = {}
+    for one in skipped:
+        by_reason.setdefault(printable(one.why), []).append(printable(one.where))
+    lines = []
+    for why, places in by_reason.items():
+        some, more = "; ".join(places[:MOST_NAMES]), len(places) - MOST_NAMES
+        if len(places) == 1:
+            lines.append(f"{some} ({why})")
+        else:
+            lines.append(f"{len(places):,} ({why}): {some}" + f"; {more:,} more, see summary.json" * (more > 0))
+    return lines
+
+
+def print_findings(summary: dict[str, Any], notes: tuple[str, ...]) -> None:
+    from coteach.audit.samples import shown
+
+    for note in notes:
+        print_line(f"note: {note}")
+    rate = f"{100 * summary['noise_rate']:.1f} %"
+    if summary["noise_interval"] is not None:
+        low, high = (100 * bound for bound in summary["noise_interval"])
+        rate += f", between {low:.1f} and {high:.1f} %"
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_row("wrong labels, estimated" if summary["noise_rate_estimated"] else "wrong labels, as given", rate)
+    table.add_row("suspects", f"{summary['suspects']:,} of {summary['samples']:,}")
+    for pair in summary["pairs"][:5]:
+        line = f"{shown(pair['given'])} → {shown(pair['suggested'])}"
+        table.add_row("given → suggested", Text(f"{line}: {pair['suspects']:,}"))
+    console.print(table)
+
+
+class ExpectedBar(ProgressColumn):
+    """A bar that fills with time: the training tells nothing while it estimates the noise rate."""
+
+    def render(self, task: Task) -> ProgressBar:
+        seconds = task.fields["seconds"]
+        done = seconds if task.fields["done"] else min(task.elapsed or 0, seconds)
+        return ProgressBar(total=seconds, completed=done, width=40)
+
+
+class ElapsedColumn(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        spent = duration_text(task.elapsed or 0)
+        return Text(
+            f"took {spent}" if task.fields["done"] else f"{spent} of about {duration_text(task.fields['seconds'])}"
+        )
+
+
+@contextmanager
+def expected_progress(name: str, seconds: float) -> Iterator[None]:
+    with Progress(TextColumn("{task.description}"), ExpectedBar(), ElapsedColumn(), console=console) as progress:
+        task = progress.add_task(name, total=None, seconds=max(seconds, 1e-3), done=False)
+        yield
+        progress.update(task, done=True)
+
+
+def duration_text(seconds: float) -> str:
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def print_line(line: str) -> None:
+    console.print(line, markup=False, soft_wrap=True)

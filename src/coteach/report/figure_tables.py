@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from coteach.audit.tables import as_csv
-from coteach.files import write_atomically
+from coteach.files import as_csv, write_atomically
 from coteach.report.run_groups import Group
 from coteach.report.run_results import Result, result_of, two_digits
 
