@@ -24,7 +24,7 @@ from coteach.audit.tables import (
     TableEncoder,
     Texts,
     Vectors,
-    as_numbers,
+    cells_as_numbers,
     check_header,
     column_as_json,
     column_from_json,
@@ -147,7 +147,7 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
 
 @given(st.lists(st.one_of(st.floats(-1e9, 1e9), st.sampled_from(["", "NA", None, float("nan")])), min_size=3))
 def test_missing_numbers_are_the_median_and_marked(cells):
-    x, odd = as_numbers(cells)
+    x, odd = cells_as_numbers(cells)
     known = [cell for cell in cells if isinstance(cell, float) and cell == cell]
     assert odd == 0
     assert np.isnan(x).sum() == len(cells) - len(known)

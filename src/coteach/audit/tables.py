@@ -52,8 +52,8 @@ class Table:
 
     def column(self, name: str, path: Path) -> Cells:
         if name not in self.columns:
-            there = printable(", ".join(self.columns)[:500])
-            raise ValueError(f"{path} has no column {shown(name)}{nearest(name, self.columns)}: it has {there}.")
+            known = printable(", ".join(self.columns)[:500])
+            raise ValueError(f"{path} has no column {shown(name)}{nearest(name, self.columns)}: it has {known}.")
         return self.columns[name]
 
     def place(self, i: int) -> str:
@@ -131,8 +131,8 @@ def parse_csv(file: Any, path: Path) -> Table:
         if not row:
             continue
         number += 1
-        if why := why_bad(row, len(header)):
-            skipped.append(Skipped(f"line {begins}", why))
+        if len(row) != len(header):
+            skipped.append(Skipped(f"line {begins}", f"{len(row)} cells instead of {len(header)}"))
             continue
         rows.append(row)
         numbers.append(number)
@@ -149,10 +149,6 @@ def check_header(header: list[str], path: Path) -> None:
         if name in seen:
             raise ValueError(f"{path} has two columns named {shown(name)}: give every column a name of its own.")
         seen.add(name)
-
-
-def why_bad(row: list[str], wanted: int) -> str:
-    return "" if len(row) == wanted else f"{len(row)} cells instead of {wanted}"
 
 
 def read_parquet(path: Path) -> Table:
@@ -192,12 +188,8 @@ def vectors_of(column: Any, arrow: ModuleType) -> Cells:
     kind = column.type.value_type
     if not (arrow.types.is_floating(kind) or arrow.types.is_integer(kind)):
         return column.to_pylist()
-    lists = [None if chunk is None else np.asarray(chunk, dtype=np.float64) for chunk in lists_of(column)]
-    return equal_lengths(lists)
-
-
-def lists_of(column: Any) -> list[np.ndarray | None]:
-    return [None if cell.values is None else cell.values.to_numpy(zero_copy_only=False) for cell in column]
+    lists = [cell.values for cell in column]
+    return equal_lengths([None if one is None else one.to_numpy(zero_copy_only=False) for one in lists])
 
 
 def equal_lengths(lists: Sequence[np.ndarray | None]) -> np.ndarray:
@@ -214,11 +206,11 @@ def equal_lengths(lists: Sequence[np.ndarray | None]) -> np.ndarray:
 
 def parsed_vectors(cells: Cells) -> np.ndarray | None:
     """Cells such as "[0.1, 0.2]" as `equal_lengths` has them; None if the column is not made of these."""
-    there = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
-    if not there or not all(cell.lstrip().startswith("[") for cell in there[:100]):
+    present = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+    if not present or not all(cell.lstrip().startswith("[") for cell in present[:100]):
         return None
     lists = [as_vector(cell) for cell in cells]
-    if 2 * sum(one is not None for one in lists) < len(there):
+    if 2 * sum(one is not None for one in lists) < len(present):
         return None
     return equal_lengths(lists)
 
@@ -259,7 +251,7 @@ class Numbers:
     kind: ClassVar[str] = "numbers"
 
     def apply(self, cells: Cells) -> np.ndarray:
-        x_M, _ = as_numbers(cells)
+        x_M, _ = cells_as_numbers(cells)
         gone = np.isnan(x_M)
         filled = np.where(gone, self.median, x_M)
         return np.stack([filled, gone], 1) if self.marked else filled[:, None]
@@ -316,19 +308,18 @@ def learn_column(name: str, cells: Cells, notes: list[str]) -> Column | None:
     vectors = cells if isinstance(cells, np.ndarray) else parsed_vectors(cells)
     if vectors is not None:
         return Vectors(name, vectors.shape[1]) if vectors.shape[1] else leave_out("its vectors are empty")
-    there = [cell for cell in cells if not is_missing_cell(cell)]
-    if not there:
+    present = [cell for cell in cells if not is_missing_cell(cell)]
+    if not present:
         return leave_out("it is empty")
-    if not all(isinstance(cell, (str, Real)) or type(cell).__name__ == "Decimal" for cell in there):
-        return leave_out(f"cells of type {type(there[0]).__name__} cannot be used")
-    if sum(isinstance(cell, str) and bool(DATE.fullmatch(cell.strip())) for cell in there) >= NEARLY_ALL * len(
-        there
-    ):
+    if not all(isinstance(cell, (str, Real)) or type(cell).__name__ == "Decimal" for cell in present):
+        return leave_out(f"cells of type {type(present[0]).__name__} cannot be used")
+    dates = sum(isinstance(cell, str) and bool(DATE.fullmatch(cell.strip())) for cell in present)
+    if dates >= NEARLY_ALL * len(present):
         return leave_out("dates cannot be used; make numbers of them, such as the year or the day of the week")
-    x_M, odd = as_numbers(cells)
-    if odd <= (1 - NEARLY_ALL) * len(there):
+    x_M, odd = cells_as_numbers(cells)
+    if odd <= (1 - NEARLY_ALL) * len(present):
         return learn_numbers(name, x_M, odd, notes)
-    return learn_category(name, [str(cell) for cell in there], len(there) < len(cells), notes)
+    return learn_category(name, [str(cell) for cell in present], len(present) < len(cells), notes)
 
 
 def learn_numbers(name: str, x_M: np.ndarray, odd: int, notes: list[str]) -> Numbers | None:
@@ -345,12 +336,12 @@ def learn_numbers(name: str, x_M: np.ndarray, odd: int, notes: list[str]) -> Num
     return Numbers(name, float(np.median(known)), len(known) < len(x_M))
 
 
-def learn_category(name: str, there: list[str], missing: bool, notes: list[str]) -> Category | None:
-    counts = Counter(there)
+def learn_category(name: str, present: list[str], missing: bool, notes: list[str]) -> Category | None:
+    counts = Counter(present)
     if len(counts) == 1 and not missing:
         notes.append(f"column {shown(name)} is left out: it is the same in every row")
         return None
-    if len(counts) > MOST_CATEGORIES and 2 * len(counts) > len(there):
+    if len(counts) > MOST_CATEGORIES and 2 * len(counts) > len(present):
         notes.append(
             f"column {shown(name)} is left out: nearly every row has its own value; "
             f"is it a text (--text {shlex.quote(name)}) or a name of the row (--id {shlex.quote(name)})?"
@@ -364,7 +355,7 @@ def learn_category(name: str, there: list[str], missing: bool, notes: list[str])
     return Category(name, sorted(common), len(counts) > MOST_CATEGORIES, missing)
 
 
-def as_numbers(cells: Cells) -> tuple[np.ndarray, int]:
+def cells_as_numbers(cells: Cells) -> tuple[np.ndarray, int]:
     """float64 (M,), NaN for what is missing or no finite number; and how many are there but no finite number."""
     x_M = np.full(len(cells), np.nan)
     odd = 0
@@ -387,9 +378,9 @@ def has_decimal_commas(cells: Cells) -> bool:
     """Whether all that is there are numbers as 1,5, or whole ones, and not all of them whole."""
     if isinstance(cells, np.ndarray):
         return False
-    there = [cell for cell in cells if not is_missing_cell(cell)]
-    return any("," in str(cell) for cell in there) and all(
-        isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) for cell in there
+    present = [cell for cell in cells if not is_missing_cell(cell)]
+    return any("," in str(cell) for cell in present) and all(
+        isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) for cell in present
     )
 
 
