@@ -23,11 +23,12 @@ from coteach import data, noise
 from coteach.data import Dataset
 from coteach.engine import Engine
 from coteach.engine.batches import as_input
+from coteach.engine.training import Problem, Training
 from coteach.methods import METHODS
 from coteach.plan import Plan
-from coteach.runs import setup
+from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
-from coteach.train import Problem, Training, fit
+from coteach.train import fit
 
 NOISES = (("symmetric", 0.2), ("symmetric", 0.5), ("pair", 0.45))
 FOLDS = 5
@@ -59,9 +60,9 @@ def compared(dataset: Dataset, kind: str, rate: float, seed: int, options: argpa
     x = dataset.tensors("an audit")[0].to(options.device)
 
     def trained(method: str, x: torch.Tensor, given: torch.Tensor, plan: Plan, ledger: bool = False) -> Training:
-        problem = Problem.unchecked(x, x[:1], given.to(options.device), dataset.n_classes, rate, seed)
+        problem = Problem(x, given.to(options.device)[None], dataset.n_classes, [rate], [seed])
         engine = Engine(captured=options.device.startswith("cuda"))
-        build = setup.network_builder(experiment, dataset, options.device)
+        build = prepare.network_builder(experiment, dataset, options.device)
         return fit(problem, METHODS[method], plan, build, engine=engine, ledger=ledger)
 
     started = time.perf_counter()

@@ -26,9 +26,8 @@ from timing import OtherProcesses, OurEpochs, PlainEpochs, Show, forget_peak_mem
 import coteach
 from coteach import names
 from coteach.data import DATASETS
-from coteach.runs import setup
+from coteach.engine.setup import chosen_device, hardware
 from coteach.runs.experiment import Experiment, Precisions, Stacks
-from coteach.runs.record import hardware
 
 # The open-sets cost what cifar10 does on their network, and the plain loops do not train as they are trained.
 TIMED_DATASETS = tuple(name for name in DATASETS if not name.startswith("openset-"))
@@ -145,7 +144,7 @@ def say(note: str) -> None:
 
 def compared(options: argparse.Namespace, show: Show, say: Say) -> Iterator[Line]:
     """A line for each data set and number of runs; the plain loops are timed once a data set."""
-    device = setup.chosen_device(options.device)
+    device = chosen_device(options.device)
     against_plain = options.method == PLAIN_METHOD
     if not against_plain:
         say(f"the plain loops train {PLAIN_METHOD}: {options.method} is compared with the roofline alone")
@@ -166,7 +165,7 @@ def compared(options: argparse.Namespace, show: Show, say: Say) -> Iterator[Line
 
 def scaled(options: argparse.Namespace, show: Show, say: Say) -> Iterator[Line]:
     """Our epoch against M, B and R, one varied at a time: a line each, with what is varied and its value."""
-    device = setup.chosen_device(options.device)
+    device = chosen_device(options.device)
     for name in options.dataset or default_datasets(device):
         usual = new_case(name, 1, device, options, say)
         known: dict[tuple[int, int, int], Line] = {}

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from coteach import data
 from coteach.data import Dataset
+from coteach.engine.training import Problem
+from coteach.measure import Reference
 from coteach.methods import METHODS, Method
 from coteach.noise import Noise
 from coteach.plan import Plan
-from coteach.runs import setup
+from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
-from coteach.train import Problem
 
 # Training and test samples, shape of one, classes.
 SHAPES: dict[str, tuple[int, int, tuple[int, int, int], int]] = {
@@ -53,13 +54,13 @@ class Case:
 
     @cached_property
     def noise(self) -> Noise:
-        return setup.draw_noise(self.experiment, self.some_samples)
+        return prepare.draw_noise(self.experiment, self.some_samples)
 
     @property
     def plan(self) -> Plan:
         usual = self.experiment.plan()
         short = replace(usual, warmup=min(usual.warmup, 1), ramp=1, estimate_epochs=1)
-        return setup.fit_to_samples(short, self.experiment, self.samples, [])
+        return prepare.fit_to_samples(short, self.experiment, self.samples, [])
 
     @property
     def steps(self) -> int:
@@ -68,16 +69,17 @@ class Case:
 
     @property
     def build(self) -> Callable[[], nn.Module]:
-        return setup.network_builder(self.experiment, self.dataset, self.device)
+        return prepare.network_builder(self.experiment, self.dataset, self.device)
 
-    def problem(self) -> Problem:
-        return setup.make_problem([self.experiment], self.some_samples, [self.noise], self.device)
+    def problem(self) -> tuple[Problem, Reference]:
+        return prepare.make_problem([self.experiment], self.some_samples, [self.noise], self.device)
 
     @cached_property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """x, noisy y, x_test, y_test on the host, as the plain loops start from."""
         samples = self.some_samples
-        train, test = (setup.as_stored(x, self.experiment, samples, "cpu") for x in samples.tensors("a benchmark"))
+        both = samples.tensors("a benchmark")
+        train, test = (prepare.as_stored(x, self.experiment, samples, "cpu") for x in both)
         return train, torch.from_numpy(self.noise.labels), test, samples.y_test
 
     @property
@@ -101,7 +103,7 @@ def load_or_stand_in(experiment: Experiment) -> tuple[Dataset, bool]:
     name = experiment.dataset
     places = {status.name: status.found for status in data.status(experiment.data_dir)}
     if places[name]:
-        return data.load(name, experiment.data_dir, **setup.dataset_options(experiment)), True
+        return data.load(name, experiment.data_dir, **prepare.dataset_options(experiment)), True
     if name not in SHAPES:
         raise ValueError(f"{name} is not in the data folder: fetch it first, with coteach data {name}.")
     return stand_in(name, *SHAPES[name]), False

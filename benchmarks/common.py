@@ -11,14 +11,15 @@ import torch
 
 import coteach
 from coteach.data import Dataset
+from coteach.engine.setup import hardware, set_up
+from coteach.engine.training import Epoch, Training
+from coteach.measure import measure
 from coteach.methods import METHODS
 from coteach.noise import Noise
 from coteach.plan import Plan
-from coteach.runs import setup
-from coteach.runs.choices import choose_engine
+from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
-from coteach.runs.record import hardware
-from coteach.train import Training, fit
+from coteach.train import fit
 
 
 def flags(about: str | None) -> argparse.ArgumentParser:
@@ -44,21 +45,17 @@ def trained(
 ) -> tuple[Training, list[Noise], list[list[dict]]]:
     """All seeds of these experiments as one stack: the training, each experiment's noise, each epoch's rows."""
     method = METHODS[cells[0].method]
-    draws = [setup.draw_noise(cell, dataset) for cell in cells]
-    build = setup.network_builder(cells[0], dataset, device)
-    in_all = method.networks * sum(len(cell.seeds) for cell in cells)
-    engine = choose_engine(cells[0], plan, build(), in_all, len(dataset.x_train), device)
+    draws = [prepare.draw_noise(cell, dataset) for cell in cells]
+    build = prepare.network_builder(cells[0], dataset, device)
+    problem, reference = prepare.make_problem(cells, dataset, draws, device)
+    setup = set_up(build(), len(problem.seeds), method, plan, len(dataset.x_train), device)
     epochs: list[list[dict]] = []
-    with engine.precision.set():
-        training = fit(
-            setup.make_problem(cells, dataset, draws, device),
-            method,
-            plan,
-            build,
-            engine=engine,
-            ledger=ledger,
-            on_epoch=lambda epoch: epochs.append(epoch.rows),
-        )
+
+    def after(epoch: Epoch) -> None:
+        epochs.append(measure(epoch, reference))
+
+    with setup.active():
+        training = fit(problem, method, plan, build, engine=setup.engine, ledger=ledger, on_epoch=after)
     return training, draws, epochs
 
 

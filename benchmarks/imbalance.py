@@ -21,11 +21,12 @@ from torch import Tensor
 from coteach import data, noise
 from coteach.data import Dataset
 from coteach.engine.batches import as_input
+from coteach.engine.setup import set_up
+from coteach.engine.training import Epoch, Problem
 from coteach.methods import METHODS
-from coteach.runs import setup
-from coteach.runs.choices import choose_engine
+from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
-from coteach.train import Epoch, Problem, fit
+from coteach.train import fit
 
 VARIANTS = (
     ("standard", False),
@@ -109,9 +110,7 @@ def trained(
     plan = experiment.plan()
     x, x_test = dataset.tensors("this benchmark")
     y, y_test = dataset.y_train.numpy()[kept], dataset.y_test.numpy()
-    problem = Problem.unchecked(
-        x[kept], x[kept][:1], torch.from_numpy(drawn.labels), dataset.n_classes, RATE, seed
-    )
+    problem = Problem(x[kept], torch.from_numpy(drawn.labels)[None], dataset.n_classes, [RATE], [seed])
     ramped: list[tuple[Tensor, Tensor]] = []
 
     def after(epoch: Epoch) -> None:
@@ -121,8 +120,8 @@ def trained(
             ramped.append((ledger.picks_NRM.clone(), ledger.seen_NRM.clone()))
 
     started = time.perf_counter()
-    build = setup.network_builder(experiment, dataset, "cpu")
-    engine = choose_engine(experiment, plan, build(), METHODS[method].networks, len(kept), "cpu")
+    build = prepare.network_builder(experiment, dataset, "cpu")
+    engine = set_up(build(), 1, METHODS[method], plan, len(kept), "cpu").engine
     training = fit(problem, METHODS[method], plan, build, engine=engine, ledger=True, on_epoch=after)
     seconds = time.perf_counter() - started
     ledger = training.ledger

@@ -14,8 +14,8 @@ from common import flags, measured_on, write
 
 from coteach import noise
 from coteach.engine.batches import Batches
-from coteach.engine.records import Choice, Records
-from coteach.labels.ledger import Ledger, suspects
+from coteach.engine.records import Choice, Ledger, Records
+from coteach.labels.ledger import suspects
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from torch import nn
 from coteach import data
 from coteach.networks import register_network
 from coteach.networks.models import CNN7
-from coteach.runs import setup
+from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
 
 OPEN = {"dataset": "openset-cifar100"}
@@ -56,7 +56,7 @@ def measured(setting: str, options: argparse.Namespace) -> dict:
         method="standard", seeds=(options.seed,), data_dir=options.data_dir, **(asked | few), precision="tf32"
     )
     plan = replace(experiment.plan(), **(changed | few))
-    dataset = data.load(experiment.dataset, options.data_dir, **setup.dataset_options(experiment))
+    dataset = data.load(experiment.dataset, options.data_dir, **prepare.dataset_options(experiment))
     started = time.perf_counter()
     _, _, epochs = trained([experiment], dataset, plan, options.device)
     accuracy = [100 * float(np.mean(rows[0]["test_accuracy"])) for rows in epochs]

@@ -15,12 +15,12 @@ import torch
 from cases import Case
 from roofline import synchronise
 
-from coteach import train
 from coteach.engine import Engine
-from coteach.metrics import evaluate
-from coteach.runs import setup
-from coteach.runs.choices import choose_engine, choose_threads
-from coteach.train import Epoch, Training
+from coteach.engine.setup import Options, set_up
+from coteach.engine.training import Epoch, Training
+from coteach.iterative import fit_iterative
+from coteach.measure import Reference, evaluate, measure
+from coteach.train import fit
 
 Show = Callable[[str, int, int], None]  # what is going on, how far it is, of how much
 
@@ -71,29 +71,34 @@ def time_ours(case: Case, epochs: int, show: Show, limit: float = OUR_LIMIT) -> 
     first = 1 + sum(len(phase.epochs) for phase in case.method.phases(plan)[:-1])
     with torch.random.fork_rng(devices=[]):
         network = case.build()
-    in_all = case.method.networks * case.runs
-    threads = choose_threads(network, in_all, plan)
+    e = case.experiment
+    options = Options(e.precision, e.stack, e.compile, e.deterministic)
     # as for a whole training, else a few epochs would not be worth a compilation
-    engine = choose_engine(case.experiment, case.plan, network, in_all, case.samples, case.device)
-    clock = EpochClock(case.device, first, epochs, limit, show)
-    problem = case.problem()
-    with (
-        setup.torch_set(threads, deterministic=False, device=case.device),
-        engine.precision.set(),
-        suppress(Enough),
-    ):
+    setup = set_up(network, case.runs, case.method, case.plan, case.samples, case.device, options)
+    problem, reference = case.problem()
+    clock = EpochClock(case.device, reference, first, epochs, limit, show)
+    with setup.active(), suppress(Enough):
         clock.start()
-        train.fit(problem, case.method, plan, case.build, engine=engine, on_epoch=clock.after_epoch)
+        if case.method.in_rounds:
+            fit_iterative(problem, plan, case.build, engine=setup.engine, on_epoch=clock.after_epoch)
+        else:
+            fit(problem, case.method, plan, case.build, engine=setup.engine, on_epoch=clock.after_epoch)
     return OurEpochs(
-        clock.seconds, clock.evaluation_seconds, peak_memory(case.device), threads, engine, clock.ready_seconds
+        clock.seconds,
+        clock.evaluation_seconds,
+        peak_memory(case.device),
+        setup.threads,
+        setup.engine,
+        clock.ready_seconds,
     )
 
 
 class EpochClock:
     """Looks at the time after every epoch, and stops the training when it has seen enough."""
 
-    def __init__(self, device: str, first: int, epochs: int, limit: float, show: Show):
-        self.device, self.first, self.epochs, self.limit, self.show = device, first, epochs, limit, show
+    def __init__(self, device: str, reference: Reference, first: int, epochs: int, limit: float, show: Show):
+        self.device, self.reference = device, reference
+        self.first, self.epochs, self.limit, self.show = first, epochs, limit, show
         self.passed = 0
         self.seconds: list[float] = []
         self.ready_seconds = 0.0
@@ -105,6 +110,7 @@ class EpochClock:
         self.started = time.perf_counter()
 
     def after_epoch(self, epoch: Epoch) -> None:
+        measure(epoch, self.reference)
         synchronise(self.device)
         spent = time.perf_counter() - self.started
         self.passed += 1
@@ -114,14 +120,15 @@ class EpochClock:
             self.ready_seconds += spent
         self.show("our epochs", self.passed, self.first + self.epochs)
         if len(self.seconds) == self.epochs or sum(self.seconds) > self.limit:
-            self.evaluation_seconds = seconds(self.device, lambda: evaluate_once_more(epoch.training))
+            self.evaluation_seconds = seconds(
+                self.device, lambda: evaluate_once_more(epoch.training, self.reference)
+            )
             raise Enough
         self.started = time.perf_counter()
 
 
-def evaluate_once_more(training: Training) -> None:
-    problem = training.problem
-    evaluate(training.stack, problem.x_test, problem.y_test, training.view, problem.augment)
+def evaluate_once_more(training: Training, reference: Reference) -> None:
+    evaluate(training.stack, reference.x_test, reference.y_test, training.view, training.problem.augment)
 
 
 # ---- the plain loops ------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 import oracle
 from coteach import draws
 from coteach.engine.stack import Stack
+from coteach.engine.training import Problem
 from coteach.methods import METHODS
 from coteach.plan import Plan
-from coteach.train import Problem
 from plain_methods import Stage, beta1, corrected, estimated_matrix, evaluation, keep_rate, learning_rate, stages
 
 

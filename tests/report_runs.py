@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from coteach.labels.histograms import BINS
+from coteach.metrics import LOSS_BINS
 from coteach.noise import Noise, corrupt
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
@@ -103,7 +103,7 @@ def summary_of(e: Experiment, drawn: Noise, known: bool) -> dict[str, Any]:
 
 def losses_of(row: dict, drawn: Noise) -> dict[str, Any]:
     """Right labels move to the left, epoch by epoch; wrong ones stay."""
-    right, wrong = np.zeros(BINS, int), np.zeros(BINS, int)
+    right, wrong = np.zeros(LOSS_BINS, int), np.zeros(LOSS_BINS, int)
     right[34 - row["epoch"]] = 2 * drawn.clean.sum()
     wrong[36] = 2 * (~drawn.clean).sum()
     return {"seed": row["seed"], "epoch": row["epoch"], "right": right.tolist(), "wrong": wrong.tolist()}

@@ -13,17 +13,18 @@ from coteach.engine import Engine
 from coteach.engine.batches import same_view
 from coteach.engine.precision import Precision
 from coteach.engine.steps import Captured
+from coteach.engine.training import start
 from coteach.methods import METHODS
 from coteach.networks.models import SmallCNN
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
-from coteach.train import Problem, fit, mini_batch, start, train_epoch
-from tiny import FIDELITIES, PLAN, assert_same_weights, convolutional, mlp, normed, opinionated, problem
+from coteach.train import fit, mini_batch, train_epoch
+from tiny import FIDELITIES, PLAN, Known, assert_same_weights, convolutional, mlp, normed, opinionated, problem
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 
-def on_gpu(p: Problem) -> Problem:
+def on_gpu(p: Known) -> Known:
     moved = {name: getattr(p, name).cuda() for name in ("x_M", "y_RM", "x_test", "y_test", "clean_RM")}
     return replace(p, **moved)
 
@@ -31,9 +32,9 @@ def on_gpu(p: Problem) -> Problem:
 def assert_same_on_gpu(name, plan, build, gpu: Engine, *, batched_on_cpu: bool = True):
     rows: dict[str, list] = {"cpu": [], "gpu": []}
     cpu = fit(problem(), METHODS[name], plan, build, engine=Engine(torch.float64, batched_on_cpu),
-              on_epoch=lambda e: rows["cpu"].extend(e.rows))  # fmt: skip
-    there = fit(on_gpu(problem()), METHODS[name], plan, build, engine=gpu,
-                on_epoch=lambda e: rows["gpu"].extend(e.rows))  # fmt: skip
+              on_epoch=lambda e: rows["cpu"].extend(problem().rows(e)))  # fmt: skip
+    p = on_gpu(problem())
+    there = fit(p, METHODS[name], plan, build, engine=gpu, on_epoch=lambda e: rows["gpu"].extend(p.rows(e)))
     for n in range(METHODS[name].networks):
         for run_ in range(3):
             assert_same_weights(there.stack.network(n, run_).cpu(), cpu.stack.network(n, run_))
@@ -102,7 +103,7 @@ def test_a_pooled_training_is_a_training(compiled):
         engine = Engine(batched=True, precision=Precision.TF32, captured=True, compiled=compiled, pooled=pooled)
         with engine.precision.set():
             fit(p, METHODS["coteaching"], replace(PLAN, lr=1e-4), lambda: SmallCNN(3), engine=engine,
-                on_epoch=lambda e, rows=rows: rows.extend(row["train_loss"] for row in e.rows))  # fmt: skip
+                on_epoch=lambda e, rows=rows: rows.extend(row["train_loss"] for row in p.rows(e)))  # fmt: skip
     assert losses[True] == pytest.approx(losses[False], rel=2e-3)
 
 

@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from coteach import RobustClassifier
-from coteach.classifier import samples
-from coteach.classifier.samples import scale_of
+from coteach.classifier import inputs
+from coteach.classifier.inputs import scale_of
 from coteach.networks.models import SmallCNN
 from estimator_cases import quick, three_clouds
 
@@ -216,8 +216,8 @@ def test_an_unknown_rate_and_early_stopping_on_samples_that_stay_where_they_are(
 
 def test_the_scale_of_pieces_is_that_of_the_whole(monkeypatch):
     x = np.random.default_rng(0).normal(5, 3, size=(50, 3, 4, 4)).astype(np.float32)
-    monkeypatch.setattr(samples, "AT_ONCE", 7)
-    whole, pieces = scale_of(x), scale_of(samples.Items(Listed(x)))
+    monkeypatch.setattr(inputs, "AT_ONCE", 7)
+    whole, pieces = scale_of(x), scale_of(inputs.Items(Listed(x)))
     np.testing.assert_allclose(whole[0], x.mean((0, 2, 3), dtype=np.float64)[:, None, None])
     np.testing.assert_allclose(whole[1], x.std((0, 2, 3), dtype=np.float64)[:, None, None])
     for a, b in zip(whole, pieces, strict=True):
@@ -247,7 +247,7 @@ def test_a_mistake_in_a_data_set_is_told(stream, clouds, monkeypatch):
             fit(*data)
     with pytest.raises(ValueError, match="shape|3 features"):
         fit(Listed(x), y).predict(Listed(x[:, :3]))
-    monkeypatch.setattr(samples, "memory", lambda: 1000)
+    monkeypatch.setattr(inputs, "memory", lambda: 1000)
     if not stream:
         with pytest.raises(ValueError, match="set stream=True"):
             fit(Listed(x, y))
@@ -262,7 +262,7 @@ def test_reading_shows_a_bar_when_asked_for(clouds, capsys):
 
 
 def test_what_is_a_data_set():
-    assert samples.is_map_style(Listed([1]))
-    assert samples.is_map_style(Dataset())
+    assert inputs.is_map_style(Listed([1]))
+    assert inputs.is_map_style(Dataset())
     for array in ([[1]], ((1,),), np.zeros(3), torch.zeros(3), pd.DataFrame({"a": [1]}), "words", {"a": 1}, 3):
-        assert not samples.is_map_style(array)
+        assert not inputs.is_map_style(array)

@@ -12,9 +12,8 @@ from sklearn.metrics import average_precision_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from coteach import RobustClassifier, noise
+from coteach.classifier.fitting import held_out, warn_if_uncertain
 from coteach.classifier.options import seed_of
-from coteach.classifier.training import warn_of_doubt
-from coteach.classifier.watch import held_out
 from coteach.labels.estimate import NoiseEstimate
 from coteach.labels.ledger import starved
 from estimator_cases import quick, three_clouds
@@ -104,7 +103,7 @@ def test_a_high_estimate_from_few_labels_is_told_to_be_a_guess():
 def test_when_an_estimate_is_doubted(rate, n, tried, told):
     estimate = NoiseEstimate(rate, (rate, rate), np.full(2, rate), np.eye(2), n, tried)
     with pytest.warns(UserWarning, match=told) if told else nullcontext():
-        warn_of_doubt(estimate, 2)
+        warn_if_uncertain(estimate, 2)
 
 
 UNTOLD = RobustClassifier(epochs=4, lr=0.01, module__hidden=(32,))

@@ -7,10 +7,10 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from coteach import networks
-from coteach.classifier.optimisers import TORCHS, plan_fields
+from coteach.classifier.options import TORCHS, plan_fields
+from coteach.engine.setup import choose_engine
+from coteach.methods import METHODS
 from coteach.plan import Plan
-from coteach.runs.choices import choose_engine
-from coteach.runs.experiment import Experiment
 from estimator_cases import PAIRS, quick, three_clouds
 
 REFUSED = ("lbfgs", "sparseadam", "muon")
@@ -84,7 +84,7 @@ def test_what_a_plan_says_of_it(optimizer, options, expected):
 def test_only_our_own_optimisers_are_captured_on_a_gpu():
     network = networks.build("mlp", shape=(64,), n_classes=10)
     for optimizer, captured in (("adam", True), ("sgd", True), ("AdamW", False)):
-        engine = choose_engine(Experiment(), Plan(optimizer=optimizer), network, 2, 1000, "cuda")
+        engine = choose_engine(network, 2, METHODS["coteaching"], Plan(optimizer=optimizer), 1000, "cuda")
         assert engine.captured is captured
 
 

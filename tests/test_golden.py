@@ -23,8 +23,8 @@ from coteach.engine import Engine
 from coteach.fidelity import AUTHORS, PAPER
 from coteach.methods import METHODS, Method, Phase
 from coteach.plan import Plan
-from coteach.train import Problem, fit
-from tiny import BY_RULE
+from coteach.train import fit
+from tiny import BY_RULE, Known
 
 FOLDER = Path(__file__).parent / "golden"
 REGENERATE = os.environ.get("COTEACH_REGENERATE_GOLDEN") == "1"
@@ -35,14 +35,14 @@ RECORDED = ("standard decoupling f_correction f_correction_known mentornet cotea
 PLAN = Plan(epochs=9, batch_size=16, warmup=2, ramp=4, lr=0.005, decay_start=5)
 
 
-def problem() -> Problem:
+def problem() -> Known:
     """Five clouds that overlap, drawn by NumPy's legacy generator, whose numbers are frozen."""
     random = np.random.RandomState(0)
     truth = random.randint(0, 5, 120)
     x = torch.from_numpy(random.randn(5, 8)[truth] + random.randn(120, 8))
     wrong = torch.from_numpy(random.rand(96) < 0.3)
     truth = torch.from_numpy(truth).long()
-    return Problem(
+    return Known(
         x_M=x[:96],
         y_RM=torch.where(wrong, (truth[:96] + 1) % 5, truth[:96])[None],
         x_test=x[96:],
@@ -100,13 +100,14 @@ def zip_rows(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
 def recorded(method: Method, plan: Plan, build: Callable[[], nn.Module] = network) -> dict:
     recorder = Recorder()
     accuracies: list[list[float]] = []
+    p = problem()
     fit(
-        problem(),
+        p,
         recorder.listening(method),
         plan,
         build,
         engine=Engine(torch.float64),
-        on_epoch=lambda epoch: accuracies.append(epoch.rows[0]["test_accuracy"]),
+        on_epoch=lambda epoch: accuracies.append(p.rows(epoch)[0]["test_accuracy"]),
     )
     return {"losses": recorder.losses, "picks": recorder.picks, "test_accuracy": accuracies}
 

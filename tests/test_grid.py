@@ -195,7 +195,7 @@ def test_a_full_disk_does_not_throw_away_what_was_begun(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("coteach.runs.record.Record.write", lambda self, epoch, group: full(epoch, group))
+        patched.setattr("coteach.runs.progress.Writer.write", lambda self, epoch, group: full(epoch, group))
         with pytest.raises(ValueError, match="No space left"):
             reproduce.measure(wanted, tmp_path, commit="c", say=silent)
     assert measured_again(wanted, tmp_path)[0] == [2, 3]

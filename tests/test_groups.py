@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from coteach.runs import run as runner
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import read_rows
-from coteach.runs.groups import in_groups
-from coteach.runs.run import run
+from coteach.runs.run import in_groups, run
 from run_cases import crowded
 
 

@@ -40,9 +40,8 @@ from coteach.paper import measured
 from coteach.report.run_files import read_run
 from coteach.runs import checkpoint
 from coteach.runs import folder as files
-from coteach.runs.folder import read_config, read_rows
-from coteach.runs.resume import as_experiment
-from coteach.runs.setup import read_matrix
+from coteach.runs.folder import as_experiment, read_config, read_rows
+from coteach.runs.prepare import read_matrix
 from data_files import (
     cifar_files,
     idx_bytes,

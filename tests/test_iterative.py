@@ -15,21 +15,21 @@ from coteach.engine import Engine
 from coteach.engine.batches import same_view
 from coteach.engine.stack import Stack
 from coteach.engine.stream import Stream
+from coteach.engine.training import Epoch, start
 from coteach.iterative import (
     Belief,
     contrastive,
     fit_iterative,
-    mini_batch,
     rounds_of,
-    weighed_rows,
+    weighted_mini_batch,
     with_features,
 )
+from coteach.measure import count
 from coteach.methods import METHODS
-from coteach.metrics import count
 from coteach.networks import build
 from coteach.plan import Plan
-from coteach.train import Problem, start, train_epoch
-from tiny import PLAN, assert_same_rows, assert_same_weights, mlp, normed, one_run, problem, run_fit
+from coteach.train import train_epoch
+from tiny import PLAN, Known, assert_same_rows, assert_same_weights, mlp, normed, one_run, problem, run_fit
 
 ROW = {
     "seed", "epoch", "test_accuracy", "ensemble_accuracy", "train_loss", "label_precision", "label_recall",
@@ -39,7 +39,7 @@ ROUNDS = {"rounds": 3, "first_epochs": 2, "later_epochs": 2}
 DOUBLE = Engine(torch.float64)
 
 
-def fitted(p: Problem, plan: Plan = PLAN, net=mlp, **options):
+def fitted(p: Known, plan: Plan = PLAN, net=mlp, **options):
     """The training, for each run its rows, and (weights, inliers) after each judgement."""
     epochs, beliefs = [], []
     options = {"engine": DOUBLE, **ROUNDS, **options}
@@ -47,7 +47,7 @@ def fitted(p: Problem, plan: Plan = PLAN, net=mlp, **options):
         p,
         plan,
         net,
-        on_epoch=lambda epoch: epochs.append(epoch.rows),
+        on_epoch=lambda epoch: epochs.append(p.rows(epoch)),
         on_round=lambda belief: beliefs.append((belief.weight_RM.clone(), belief.inlier_RM.clone())),
         **options,
     )
@@ -197,7 +197,7 @@ def test_rounds_cover_any_plan(epochs, rounds, first, later):
 # ---- training -------------------------------------------------------------------------------------------------
 
 
-def plain_training(p: Problem, plan: Plan, net, margin: float):
+def plain_training(p: Known, plan: Plan, net, margin: float):
     """One run of `ROUNDS` with torch's own modules and Adam; the network and the weights at the end."""
     starting = start(p, 1, plan, net, Engine(torch.float64, batched=False), same_view)
     network, batches = starting.stack.network(0, 0).train(), starting.batches
@@ -313,11 +313,11 @@ def test_weights_of_0_and_1_count_as_in_other_methods(share):
     training = start(p, 1, PLAN, mlp, Engine(torch.float64, batched=False), same_view)
     belief = Belief(p.y_RM, torch.float64)
     belief.weight_RM.copy_(share * (torch.arange(60) % 3 > 0).expand(3, -1))
-    train_epoch(training, 1, mini_batch(training, phase, belief, 1.0))
+    train_epoch(training, 1, weighted_mini_batch(training, phase, belief, 1.0))
     training.records.finite_SNR[1, 0, 2] = False  # as if the third run had sat out its second batch
     clean_SRB = training.batches.in_batch_order(p.clean_RM)
     expected = count(training.records, phase.rule, clean_SRB, training.clock.keep_R1, True)
-    for row, other in zip(weighed_rows(training, phase, belief, 1), expected, strict=True):
+    for row, other in zip(p.rows(Epoch(1, training, phase, weight_RM=belief.weight_RM)), expected, strict=True):
         for key in ("train_loss", "label_precision"):
             assert row[key] == pytest.approx(other[key])
         for key in ("label_recall", "kept"):
@@ -342,7 +342,7 @@ def test_a_batch_that_is_not_finite_is_sat_out(net):
 # ---- three clouds and strangers -------------------------------------------------------------------------------
 
 
-def clouds(n: int = 240, strangers: float = 0.35) -> tuple[Problem, torch.Tensor]:
+def clouds(n: int = 240, strangers: float = 0.35) -> tuple[Known, torch.Tensor]:
     """Three classes in eight dimensions; strangers come from all around, labelled at random."""
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(0, 3, (n + 90,), generator=generator)
@@ -350,7 +350,7 @@ def clouds(n: int = 240, strangers: float = 0.35) -> tuple[Problem, torch.Tensor
     strange = torch.rand(n, generator=generator) < strangers
     x[:n][strange] = 3 * torch.randn(int(strange.sum()), 8, generator=generator)
     x = x.double()
-    p = Problem(x[:n], y[None, :n], x[n:], y[n:], 3, [strangers], [4], clean_RM=~strange[None])
+    p = Known(x[:n], y[None, :n], 3, [strangers], [4], x_test=x[n:], y_test=y[n:], clean_RM=~strange[None])
     return p, strange
 
 

@@ -12,7 +12,8 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
 from coteach.engine import Engine
-from coteach.labels.ledger import Ledger, suspects
+from coteach.engine.records import Ledger
+from coteach.labels.ledger import suspects
 from coteach.methods import METHODS
 from coteach.train import fit
 from tiny import BY_RULE, PLAN, assert_same_weights, mlp, normed, problem

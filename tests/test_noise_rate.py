@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coteach import data, networks, noise
-from coteach.labels.estimate import deal_folds, estimate_noise, nearness_to_groups, out_of_sample, surest
+from coteach.labels.estimate import estimate_noise, nearness_to_groups, surest
+from coteach.labels.folds import deal_folds, out_of_sample
 from coteach.plan import Plan
 
 CELLS = {

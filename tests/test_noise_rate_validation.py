@@ -7,12 +7,11 @@ import torch
 from coteach import networks, noise
 from coteach.data import load
 from coteach.engine import PLAIN_ENGINE
-from coteach.labels.estimate import estimate_noise
-from coteach.labels.folds import of_folds, part
-from coteach.labels.validation import behind, choose_rate, compare_with_clean
+from coteach.engine.training import Problem
+from coteach.labels.estimate import behind, compare_with_clean, estimate_noise
+from coteach.labels.folds import choose_rate, of_folds, part
 from coteach.methods import METHODS
 from coteach.plan import Plan
-from coteach.train import Problem
 from test_noise_rate import CELLS, matrix_of, right_posteriors
 
 F = 3
@@ -89,7 +88,7 @@ def digits(rate: float):
     loaded = load("digits")
     x, y = loaded.x_train[:700], loaded.y_train[:700].numpy()
     given = torch.from_numpy(noise.corrupt(y, "symmetric", rate, 10, 0).labels)
-    problem = Problem.unchecked(x[:400], x[:1], given[:400], 10, 0.0, 1)
+    problem = Problem(x[:400], given[None, :400], 10, [0.0], [1])
     return problem, x[400:], given[400:]
 
 

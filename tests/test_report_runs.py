@@ -281,23 +281,25 @@ def test_some_epochs_are_spread_over_all(n, most):
         assert max(np.diff(some)) - min(np.diff(some)) <= 1
 
 
-histogram = st.lists(st.integers(0, 3), min_size=loss_frames.BINS, max_size=loss_frames.BINS).map(np.array)
+histogram = st.lists(st.integers(0, 3), min_size=loss_frames.LOSS_BINS, max_size=loss_frames.LOSS_BINS).map(
+    np.array
+)
 
 
 @given(histogram, histogram)
 def test_how_well_losses_tell_wrong_from_right(right, wrong):
     if right.sum() and wrong.sum():
         frame = loss_frames.Frame(1, right, wrong, True)
-        of_right, of_wrong = (np.repeat(np.arange(loss_frames.BINS), counts) for counts in (right, wrong))
+        of_right, of_wrong = (np.repeat(np.arange(loss_frames.LOSS_BINS), counts) for counts in (right, wrong))
         larger = (of_wrong[:, None] > of_right).mean() + (of_wrong[:, None] == of_right).mean() / 2
         assert loss_frames.wrong_is_larger(frame) == pytest.approx(larger)
 
 
 @pytest.mark.parametrize(
-    "place, words", [(0, "below 0.00013"), (loss_frames.BINS - 1, "above 24"), (32, "1.2"), (24, "0.12")]
+    "place, words", [(0, "below 0.00013"), (loss_frames.LOSS_BINS - 1, "above 24"), (32, "1.2"), (24, "0.12")]
 )
 def test_a_median_in_words(place, words):
-    counts = np.zeros(loss_frames.BINS, int)
+    counts = np.zeros(loss_frames.LOSS_BINS, int)
     counts[place] = 5
     assert loss_frames.median_words(counts) == words
 
@@ -319,19 +321,21 @@ def heights_of(outline: str) -> list[float]:
 
 
 def test_a_histogram_is_drawn_to_scale():
-    right, wrong = np.zeros(loss_frames.BINS, int), np.zeros(loss_frames.BINS, int)
+    right, wrong = np.zeros(loss_frames.LOSS_BINS, int), np.zeros(loss_frames.LOSS_BINS, int)
     right[3], wrong[5] = 8, 2
     drawn = loss_frames.drawing(loss_frames.Frame(1, right, wrong, True), True, "a <title>")
     assert drawn.count("<path class=") == 2 + 1
     assert 'aria-label="a &lt;title&gt;"' in drawn
     texts = re.findall(r"<text[^>]*>([^<]*)", drawn)
     assert texts == ["0.01", "0.1", "1", "&lt; 0.00013", "≥ 24", "80 %", "0"]
-    assert heights_of(loss_frames.outline(wrong, 8)) == [150.0] * 5 + [112.5] + [150.0] * (loss_frames.BINS - 6)
+    assert heights_of(loss_frames.outline(wrong, 8)) == [150.0] * 5 + [112.5] + [150.0] * (
+        loss_frames.LOSS_BINS - 6
+    )
 
 
-@pytest.mark.parametrize("place", [0, loss_frames.BINS - 1])
+@pytest.mark.parametrize("place", [0, loss_frames.LOSS_BINS - 1])
 def test_an_open_bin_that_would_dwarf_the_others_is_cut_off_and_told(place):
-    right, wrong = np.zeros(loss_frames.BINS, int), np.zeros(loss_frames.BINS, int)
+    right, wrong = np.zeros(loss_frames.LOSS_BINS, int), np.zeros(loss_frames.LOSS_BINS, int)
     right[place], right[10], wrong[20] = 88, 4, 8
     frame = loss_frames.Frame(1, right, wrong, True)
     assert loss_frames.cut_off(frame, True) == {place: "88 % right"}
@@ -358,6 +362,6 @@ def test_of_all_bars_only_open_ones_leave_the_scale_and_those_are_marked(right, 
         for place, height in enumerate(heights_of(loss_frames.outline(counts, top)))
         if not 0 <= height <= loss_frames.HEIGHT
     }
-    assert outside == set(loss_frames.cut_off(frame, known)) <= {0, loss_frames.BINS - 1}
+    assert outside == set(loss_frames.cut_off(frame, known)) <= {0, loss_frames.LOSS_BINS - 1}
     highest = max(int(counts.max()) for counts in parts.values())
     assert top == max(1, highest) if not outside else highest > loss_frames.FAR * top

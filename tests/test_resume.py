@@ -17,11 +17,12 @@ from coteach import cli
 from coteach.cli import run as command
 from coteach.engine import Engine
 from coteach.engine.precision import Precision
-from coteach.engine.state import State, fill, state_of
+from coteach.engine.state import State, fill
+from coteach.engine.training import state_of
 from coteach.methods import METHODS
 from coteach.runs import checkpoint
+from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
-from coteach.runs.resume import stored_engine
 from coteach.runs.run import run, run_together
 from coteach.train import fit
 from resume_cases import HERE, assert_same_folder, experiment, read_header, stopped, survive
@@ -49,10 +50,11 @@ def test_a_training_goes_on_as_if_it_had_never_stopped(name, fidelity, batched, 
 
         def after(epoch):
             tensors = {key: t.detach().clone() for key, t in state_of(epoch.training).items()}
-            epochs.append((State(epoch.phase, epoch.number, tensors), epoch.rows))
+            epochs.append((State(epoch.position, epoch.number, tensors), p.rows(epoch)))
 
-        fit(problem(), METHODS[name], plan, normed, engine=Engine(torch.float32, batched), ledger=True,
-            since=since, on_epoch=after)  # fmt: skip
+        p = problem()
+        fit(p, METHODS[name], plan, normed, engine=Engine(torch.float32, batched), ledger=True,
+            resume_from=since, on_epoch=after)  # fmt: skip
         return epochs
 
     torch.manual_seed(0)
@@ -203,8 +205,9 @@ def test_a_run_goes_on_with_the_engine_it_was_begun_with(flag, tmp_path):
         "device": "cuda",
         "group": 2,
     }
-    config = {"engine": there, "hardware": {"threads": 1}}
-    assert stored_engine(config, tmp_path).engine == begun != plain
+    config = {"engine": there, "hardware": {"threads": 1}, "experiment": {}}
+    files.write_config(tmp_path, config)
+    assert checkpoint.stored_setup(tmp_path).setup.engine == begun != plain
 
 
 def test_a_run_from_before_there_were_two_streams_of_noise_goes_on(tmp_path):

@@ -14,15 +14,16 @@ from safetensors.torch import load_file
 import coteach
 from coteach import names
 from coteach.data import Dataset
+from coteach.engine import Engine, setup
+from coteach.engine.setup import Setup
 from coteach.losses import LOSSES
 from coteach.methods import METHODS
 from coteach.networks.models import pool_words
 from coteach.noise import KINDS, Noise
-from coteach.runs import setup
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import read_rows
+from coteach.runs.prepare import as_stored
 from coteach.runs.run import run, run_together
-from coteach.runs.setup import as_stored
 from run_cases import experiment, silent
 
 ROW = {
@@ -325,7 +326,7 @@ def test_the_gpu_that_is_asked_for_is_the_current_one(monkeypatch):
     assert isinstance(setup.current("cpu"), nullcontext)
     entered = []
     monkeypatch.setattr(setup, "current", lambda device: nullcontext(entered.append(device)))
-    with setup.torch_set(1, deterministic=False, device="cuda:1"):
+    with Setup("cuda:1", Engine(), 1).active():
         assert entered == ["cuda:1"]
 
 
@@ -333,9 +334,9 @@ def test_the_gpu_that_is_asked_for_is_the_current_one(monkeypatch):
 def test_deterministic_algorithms_are_then_as_the_user_has_them(users):
     torch.set_deterministic_debug_mode(users)
     try:
-        with setup.torch_set(1, deterministic=True, device="cpu"):
+        with Setup("cpu", Engine(), 1, deterministic=True).active():
             assert torch.get_deterministic_debug_mode() == 2
-        with setup.torch_set(1, deterministic=False, device="cpu"):
+        with Setup("cpu", Engine(), 1).active():
             assert torch.get_deterministic_debug_mode() == {"default": 0, "warn": 1, "error": 2}[users]
         assert torch.get_deterministic_debug_mode() == {"default": 0, "warn": 1, "error": 2}[users]
     finally:

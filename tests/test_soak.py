@@ -100,6 +100,6 @@ def test_two_hundred_runs_and_a_thousand_classes():
         replace(PLAN, epochs=2),
         wide,
         ledger=True,
-        on_epoch=lambda e: rows.extend(e.rows),
+        on_epoch=lambda e: rows.extend(p.rows(e)),
     )
     assert len(rows) == 2

@@ -21,16 +21,18 @@ from torch.utils.data import Subset
 from coteach.augment import AUGMENTS
 from coteach.data import Dataset
 from coteach.data.base import Items, Rows
-from coteach.engine import Engine
+from coteach.engine import Engine, setup
 from coteach.engine import stream as streams
-from coteach.engine.stream import Stream, chunks, cut
+from coteach.engine.stream import Stream, chunks, closing_streams, cut
+from coteach.engine.training import Epoch, Training
+from coteach.iterative import fit_iterative
 from coteach.methods import METHODS
-from coteach.runs import setup
+from coteach.runs import prepare
 from coteach.runs.run import run
-from coteach.train import Problem, Training, fit
+from coteach.train import fit
 from run_cases import experiment, silent
 from stream_cases import NUMBERS, UNREADABLE, Pairs, Spoilt
-from tiny import FIDELITIES, PLAN, C, convolutional, mlp, problem
+from tiny import FIDELITIES, PLAN, C, Known, convolutional, mlp, problem
 
 # Python says so from 3.12 on wherever a process with threads forks, as torch's DataLoader does.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -39,14 +41,16 @@ GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(
 SHORT = replace(PLAN, epochs=3, ramp=2, warmup=1, decay_start=2)
 
 
-def trained(
-    p: Problem, method: str, build: Callable[[], nn.Module], plan=SHORT, **engine
-) -> tuple[Training, list]:
+def trained(p: Known, method: str, build: Callable[[], nn.Module], plan=SHORT, **engine) -> tuple[Training, list]:
     rows: list[list[dict]] = []
-    training = fit(
-        p, METHODS[method], plan, build, engine=Engine(**engine), on_epoch=lambda epoch: rows.append(epoch.rows)
-    )
-    return training, rows
+
+    def after(epoch: Epoch) -> None:
+        rows.append(p.rows(epoch))
+
+    with closing_streams(p.x_test):
+        if METHODS[method].in_rounds:
+            return fit_iterative(p, plan, build, engine=Engine(**engine), on_epoch=after), rows
+        return fit(p, METHODS[method], plan, build, engine=Engine(**engine), on_epoch=after), rows
 
 
 def assert_same(one: tuple[Training, list], other: tuple[Training, list]) -> None:
@@ -56,17 +60,17 @@ def assert_same(one: tuple[Training, list], other: tuple[Training, list]) -> Non
     assert one[1] == other[1]
 
 
-def streamed(p: Problem, of: Callable = Rows) -> Problem:
+def streamed(p: Known, of: Callable = Rows) -> Known:
     device = p.y_RM.device
     return replace(p, x_M=Stream(of(p.x_M.cpu()), device), x_test=Stream(of(p.x_test.cpu()), device))
 
 
-def on(device: str, p: Problem) -> Problem:
+def on(device: str, p: Known) -> Known:
     tensors = {name: value.to(device) for name, value in vars(p).items() if isinstance(value, Tensor)}
     return replace(p, **tensors)
 
 
-def pictures(n: int = 61, n_test: int = 20, side: int = 8) -> Problem:
+def pictures(n: int = 61, n_test: int = 20, side: int = 8) -> Known:
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (n + n_test, 3, side, side), generator=generator, dtype=torch.uint8)
     return replace(problem(n, n_test), x_M=x[:n], x_test=x[n:], augment=AUGMENTS["crop_flip"])
@@ -76,7 +80,7 @@ def flat(size: int, networks_out: int = C) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(size, 10), nn.ReLU(), nn.Linear(10, networks_out))
 
 
-def single(p: Problem) -> Problem:
+def single(p: Known) -> Known:
     return replace(p, x_M=p.x_M.float(), x_test=p.x_test.float())
 
 
@@ -357,7 +361,7 @@ def test_a_run_whose_samples_do_not_fit_says_so_and_is_the_same(tmp_path, datase
     lines: list[str] = []
     resident = run(experiment(tmp_path), dataset, say=lines.append)
     assert not any("streamed" in line for line in lines)
-    monkeypatch.setattr(setup, "placed", lambda sets, device: [Stream(Rows(x), device) for x in sets])
+    monkeypatch.setattr(prepare, "placed", lambda sets, device: [Stream(Rows(x), device) for x in sets])
     on_host = run(experiment(tmp_path, out=tmp_path / "b"), dataset, say=lines.append)
     assert any("streamed" in line for line in lines)
     assert on_host.rows == resident.rows

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 import plain
 from coteach.engine import Engine
+from coteach.engine.training import Problem
 from coteach.fidelity import AUTHORS, parse
 from coteach.losses import LOSSES
 from coteach.methods import METHODS, Method
 from coteach.names import WITHOUT_WARMUP
 from coteach.plan import Plan
-from coteach.train import Problem, fit
+from coteach.train import fit
 from plain_methods import Stage, stages
 from tiny import (
     BY_RULE,

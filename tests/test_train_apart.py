@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from coteach.engine.training import Problem
 from coteach.losses import LOSSES
 from coteach.methods import METHODS, Method
-from coteach.train import Problem
 from tiny import (
     FIDELITIES,
     PLAN,

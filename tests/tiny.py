@@ -1,17 +1,20 @@
 """A problem small enough to be trained in a tenth of a second, in float64, and networks for it."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from coteach.engine import Engine
+from coteach.engine.stream import Stream
+from coteach.engine.training import Epoch, Problem, Training
 from coteach.fidelity import AUTHORS, PAPER
+from coteach.measure import Reference, measure
 from coteach.methods import METHODS, Method
 from coteach.plan import Plan
-from coteach.train import Problem, Training, fit
+from coteach.train import fit
 
 F, C = 8, 3
 PLAN = Plan(epochs=6, batch_size=16, warmup=2, ramp=3, lr=0.01, decay_start=3)
@@ -19,7 +22,23 @@ FIDELITIES = {"paper": PAPER, "authors": AUTHORS}
 BY_RULE = [name for name, method in METHODS.items() if not method.in_rounds]
 
 
-def problem(n: int = 60, n_test: int = 40, runs: int = 3, flips: float = 0.3) -> Problem:
+@dataclass(frozen=True, kw_only=True)
+class Known(Problem):
+    """A problem with its test set and the truth about its labels."""
+
+    x_test: Tensor | Stream
+    y_test: Tensor
+    clean_RM: Tensor
+
+    @property
+    def reference(self) -> Reference:
+        return Reference(self.x_test, self.y_test, self.clean_RM)
+
+    def rows(self, epoch: Epoch) -> list[dict]:
+        return measure(epoch, self.reference)
+
+
+def problem(n: int = 60, n_test: int = 40, runs: int = 3, flips: float = 0.3) -> Known:
     """Three clouds that overlap; each run has its own wrong labels, noise rate and seed."""
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(C, F, generator=generator, dtype=torch.float64)
@@ -27,7 +46,7 @@ def problem(n: int = 60, n_test: int = 40, runs: int = 3, flips: float = 0.3) ->
     x = centres[truth] + torch.randn(n + n_test, F, generator=generator, dtype=torch.float64)
     wrong_RM = torch.rand(runs, n, generator=generator) < flips
     y_RM = torch.where(wrong_RM, (truth[:n] + 1) % C, truth[:n])
-    return Problem(
+    return Known(
         x_M=x[:n],
         y_RM=y_RM,
         x_test=x[n:],
@@ -40,7 +59,7 @@ def problem(n: int = 60, n_test: int = 40, runs: int = 3, flips: float = 0.3) ->
     )
 
 
-def one_run(p: Problem, run: int) -> Problem:
+def one_run(p: Known, run: int) -> Known:
     only = slice(run, run + 1)
     return replace(
         p,
@@ -86,7 +105,7 @@ def opinionated() -> nn.Module:
 
 
 def run_fit(
-    p: Problem, method: Method, plan: Plan, build: Callable[[], nn.Module] = mlp, batched: bool | None = None
+    p: Known, method: Method, plan: Plan, build: Callable[[], nn.Module] = mlp, batched: bool | None = None
 ) -> tuple[Training, list[list[dict]]]:
     """The training, and for each run its rows, one an epoch."""
     epochs: list[list[dict]] = []
@@ -96,7 +115,7 @@ def run_fit(
         plan,
         build,
         engine=Engine(torch.float64, batched),
-        on_epoch=lambda epoch: epochs.append(epoch.rows),
+        on_epoch=lambda epoch: epochs.append(p.rows(epoch)),
     )
     return training, [list(rows) for rows in zip(*epochs, strict=True)]
 

@@ -1,8 +1,11 @@
 """Checks of what users hand in, and errors in a line; NumPy only, so that importing it stays cheap."""
 
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+
+from coteach.names import WITHOUT_WARMUP
 
 ENCODE = "encode them first (for instance with sklearn.preprocessing.LabelEncoder)"
 
@@ -103,3 +106,27 @@ def random_state(seed: Any) -> np.random.RandomState:
     if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
         raise ValueError(f"the noise seed is {seed!r}: give an integer from 0 to 2**32 - 1.")
     return np.random.RandomState(int(seed))
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def plain_number(value: Any) -> Any:
+    """A number of NumPy's as one of Python's, which can be written to JSON."""
+    if is_whole(value):
+        return int(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, (bool, float)) else value
+
+
+def check_warmup_loss(method: str, loss: str | None, warmup_loss: str | None, warmup: int) -> None:
+    if warmup_loss is None:
+        return
+    if method in WITHOUT_WARMUP:
+        raise ValueError(f"{method} has no warm-up: leave warmup_loss out.")
+    if warmup_loss == loss:
+        raise ValueError(f"warmup_loss is {loss}, as loss is: leave it out, or give another.")
+    if not warmup:
+        raise ValueError(
+            "warmup_loss needs a warm-up, and it has no epochs: give warmup, too, and more epochs than that."
+        )

@@ -35,18 +35,20 @@ import torch
 from sklearn.neighbors import LocalOutlierFactor
 from torch import Tensor, nn
 
-from coteach import rules, train
+from coteach import rules
 from coteach.engine import PLAIN_ENGINE, Engine
-from coteach.engine.batches import evaluation_input, same_view
+from coteach.engine.batches import same_view
 from coteach.engine.optimisers import new_optimiser
 from coteach.engine.records import Choice
 from coteach.engine.stack import Stack
 from coteach.engine.steps import Captured
-from coteach.engine.stream import chunks, closing_streams
+from coteach.engine.stream import closing_streams
+from coteach.engine.training import Epoch, Problem, Training, start
+from coteach.measure import chunk_size, predict
 from coteach.methods import Phase, chosen_loss
-from coteach.metrics import chunk_size
 from coteach.plan import Plan
-from coteach.train import Epoch, Problem, Training, start, train_epoch, which_are_finite
+from coteach.signals import guarded_steps
+from coteach.train import finite_and_live, train_epoch
 
 COINCIDENT = 1e-12  # squared distance of samples in one place, where a distance has no gradient
 
@@ -157,15 +159,16 @@ def output_layer(network: nn.Module) -> nn.Linear:
 def training_features(training: Training) -> np.ndarray:
     """features_RMF of the training set, without anything random."""
     stack, problem = training.stack, training.problem
-    pieces = []
-    with stack.evaluating():
-        for x_B in chunks(problem.x_M, len(problem.x_M), chunk_size(problem.x_M, stack)):
-            x_RB = evaluation_input(x_B, stack.theta_NRP.dtype, problem.augment, stack.shape[1])
-            pieces.append(with_features(stack, training.view(x_RB, 1))[1].to(stack.theta_NRP.dtype).cpu())
-    return torch.cat(pieces, 1).numpy()
+
+    def features(x_NRB: Tensor) -> Tensor:
+        return with_features(stack, x_NRB)[1].to(stack.dtype).cpu()
+
+    chunk = chunk_size(problem.x_M, stack)
+    pieces = predict(stack, problem.x_M, chunk, view=training.view, augment=problem.augment, call=features)
+    return torch.cat(list(pieces), 1).numpy()
 
 
-def mini_batch(training: Training, phase: Phase, belief: Belief, margin: float) -> Callable[[], None]:
+def weighted_mini_batch(training: Training, phase: Phase, belief: Belief, margin: float) -> Callable[[], None]:
     """Learn from the next mini-batch. No shape depends on the data, so this can be captured as a graph."""
     stack, batches, clock = training.stack, training.batches, training.clock
 
@@ -182,41 +185,12 @@ def mini_batch(training: Training, phase: Phase, belief: Belief, margin: float) 
         gradients = stack.gradients(losses, weights)
         every = torch.ones_like(loss_NRB, dtype=torch.bool)
         chosen = Choice(loss_NRB, logits_NRBC.argmax(-1), every, weight_NRB, weight_NRB > 0)
-        finite_NR, live_NR = which_are_finite(phase, chosen, stack.sums(gradients))
+        finite_NR, live_NR = finite_and_live(phase, chosen, stack.sums(gradients))
         training.optimiser.step(gradients, live_NR, clock)
         stack.keep_statistics(finite_NR)
-        training.records.write(clock.step_1, chosen, finite_NR)
+        training.record(logits_NRBC.detach(), y_RB, chosen, finite_NR)
 
     return learn
-
-
-def weighed_rows(training: Training, phase: Phase, belief: Belief, epoch: int) -> list[dict]:
-    """The rows of an epoch, in which a sample counts as much as it weighs."""
-    records, batches = training.records, training.batches
-    clean_SRB = batches.in_batch_order(training.problem.clean_RM)
-    weight_SRB = batches.in_batch_order(belief.weight_RM).double() * records.finite_SNR[:, 0, :, None]
-    weight_SR = weight_SRB.sum(-1)
-    loss_SRB = torch.where(weight_SRB > 0, records.loss_SNRB[:, 0], 0)
-    mean_SR = (weight_SRB * loss_SRB).sum(-1) / torch.where(weight_SR > 0, weight_SR, 1)
-    sums_R = (
-        mean_SR.sum(0),
-        (weight_SR > 0).sum(0),
-        weight_SR.sum(0),
-        (weight_SRB * clean_SRB).sum((0, 2)),
-        clean_SRB.sum((0, 2)),
-        belief.weight_RM.double().mean(1),
-    )
-    rows = train.measure(training, phase, epoch)
-    table_RK = torch.stack([sum_R.double() for sum_R in sums_R], -1).tolist()
-    for row, (loss, updates, learnt, learnt_clean, clean, keep_rate) in zip(rows, table_RK, strict=True):
-        row |= {
-            "train_loss": loss / updates if updates else None,
-            "label_precision": learnt_clean / learnt if learnt else None,
-            "label_recall": learnt_clean / clean if clean else None,
-            "kept": learnt / batches.per_epoch,
-            "keep_rate": keep_rate,
-        }
-    return rows
 
 
 def rounds_of(epochs: int, rounds: int = 10, first: int = 5, later: int = 10) -> list[range]:
@@ -260,17 +234,18 @@ def fit_iterative(
     engine = replace(engine, batched=False, compiled=False)  # the features are caught from plain modules
     phase = Phase(plan.all_epochs, rules.standard, chosen_loss(plan))
     belief = Belief(problem.y_RM, engine.dtype)
-    with closing_streams(problem.x_M, problem.x_test):
+    with closing_streams(problem.x_M), guarded_steps() as guarded:
         training = start(problem, 1, plan, build, engine, same_view)
         for position, epochs in enumerate(rounds_of(plan.epochs, rounds, first_epochs, later_epochs)):
             if position > 0:
                 belief.judge(training_features(training), neighbours, contamination)
                 on_round(belief)
                 training = replace(training, optimiser=new_optimiser(training.stack, plan))
-            learn = mini_batch(training, phase, belief, margin)
+            learn = weighted_mini_batch(training, phase, belief, margin)
             if engine.captured:
                 learn = Captured(learn)
+            learn = guarded(learn)
             for epoch in epochs:
                 train_epoch(training, epoch, learn)
-                on_epoch(Epoch(epoch, weighed_rows(training, phase, belief, epoch), False, training))
+                on_epoch(Epoch(epoch, training, phase, weight_RM=belief.weight_RM))
         return training

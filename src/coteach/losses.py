@@ -118,3 +118,17 @@ def joint(loss: Loss, weight: float) -> Loss:
         return (1 - weight) * loss(logits_NRBC, target_NRB) + weight * divergence / 2
 
     return joined
+
+
+def transition_from_posteriors(p_MC: Tensor, *, drop_outliers: bool = True) -> Tensor:
+    """T̂_CC: row i is the posterior at the sample the network is most sure is of class i.
+
+    With `drop_outliers` that is the surest sample below the 97th percentile of class i's posteriors, which the
+    method's authors use everywhere but on CIFAR-100.
+    """
+    rows = []
+    for p_M in p_MC.unbind(1):
+        if drop_outliers:
+            p_M = torch.where(p_M >= p_M.quantile(0.97, interpolation="higher"), 0, p_M)
+        rows.append(p_MC[p_M.argmax()])
+    return torch.stack(rows)

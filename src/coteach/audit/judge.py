@@ -18,13 +18,13 @@ from torch.nn.functional import cross_entropy
 
 from coteach.audit.samples import LabelledSamples, shown
 from coteach.classifier import RobustClassifier
+from coteach.classifier.inputs import channels_first
 from coteach.classifier.modules import checked_network
 from coteach.classifier.options import usual_batch
-from coteach.classifier.samples import channels_first
+from coteach.engine.setup import chosen_device
 from coteach.labels.ledger import Suspects
 from coteach.methods import METHODS
 from coteach.networks import NETWORKS
-from coteach.runs.setup import chosen_device
 
 HIGH_NOISE_RATE = 0.3  # share of wrong labels that is doubtful in itself
 

@@ -20,10 +20,9 @@ from coteach.audit.encoding import write_encoding
 from coteach.audit.judge import Findings
 from coteach.audit.review import review_page
 from coteach.audit.samples import LabelledSamples
+from coteach.engine.setup import chosen_device, hardware
 from coteach.files import as_csv, write_atomically
 from coteach.runs.folder import write_summary
-from coteach.runs.record import hardware
-from coteach.runs.setup import chosen_device
 
 MODEL = "model.safetensors"
 PACKAGES = ("torch", "numpy", "scikit-learn", "safetensors", "pillow", "pyarrow")

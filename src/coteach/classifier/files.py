@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coteach.checks import plain_number
+from coteach.classifier.fitting import generators_restored
 from coteach.classifier.modules import build_network, checked_network
-from coteach.classifier.training import global_state_kept
 from coteach.files import read_tensors, tensors_as_bytes, write_atomically
 from coteach.labels.estimate import NoiseEstimate
 from coteach.methods import METHODS
 from coteach.networks.models import take_weights, weights_of
-from coteach.runs.experiment import pythons_own
 
 if TYPE_CHECKING:
     from coteach.classifier.classifier import RobustClassifier
@@ -27,7 +27,7 @@ NOT_OURS = "was not written by RobustClassifier.save: give the path of one."
 
 
 def write(clf: "RobustClassifier", path: str | Path) -> None:
-    params = {name: pythons_own(value) for name, value in clf.get_params(deep=False).items()}
+    params = {name: plain_number(value) for name, value in clf.get_params(deep=False).items()}
     own_module = not (clf.module is None or isinstance(clf.module, str))
     if own_module:
         params["module"] = None
@@ -94,7 +94,7 @@ def read(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "Robu
     except (KeyError, TypeError, IndexError, AttributeError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{path} {NOT_OURS}") from error
     options, shape = clf._routed("module__"), clf.sample_shape_
-    with global_state_kept("cpu"):
+    with generators_restored("cpu"):
         clf.networks_ = [checked_network(clf.module, options, shape, len(clf.classes_)) for _ in range(n_networks)]
     take_weights(clf.networks_, tensors, path)
     return clf

@@ -24,6 +24,7 @@ from coteach.cli.reproduce import LOCAL_RAY, REPRODUCE_EXAMPLES, Reproduce, repr
 from coteach.cli.run import RUN_EXAMPLES, run_command
 from coteach.flags import REGISTRY
 from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
+from coteach.signals import handled_between_steps
 
 SIGNALS = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}  # what each is raised by
 VALUE_IF_ALONE = {"--ray": LOCAL_RAY, "--tensorboard": str(IN_RUN_FOLDER)}  # of flags that need none
@@ -81,7 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"coteach {__version__}")
             return
         command = parsed(words or ["--help"])
-        with warnings.catch_warnings(), no_interrupt_is_lost():
+        with warnings.catch_warnings(), no_interrupt_is_lost(), handled_between_steps():
             warnings.showwarning = note
             CARRIED_OUT_BY[type(command)](command)
     except ValueError as mistake:

@@ -168,7 +168,7 @@ def audit_command(audit: Audit) -> None:
         from coteach.audit.judge import forecast, judge, new_classifier
         from coteach.audit.samples import usable
         from coteach.audit.write import write_findings
-        from coteach.runs.setup import chosen_device
+        from coteach.engine.setup import chosen_device
 
         classifier = new_classifier(
             audit.module,

@@ -105,7 +105,7 @@ class Bars:
     """One bar over everything and one for each method at work, moved by messages from its process."""
 
     def __init__(self, progress: Progress, todo: list[Variant]):
-        from coteach.runs.setup import n_epochs
+        from coteach.runs.prepare import n_epochs
 
         self.progress = progress
         self.epochs = {variant.label: n_epochs(variant.experiments[0]) for variant in todo}

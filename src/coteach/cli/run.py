@@ -8,9 +8,9 @@ from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
 from coteach.terminal import console, progress_bars
 
 if TYPE_CHECKING:
+    from coteach.engine.training import Epoch
     from coteach.runs.callbacks import Tracker
     from coteach.runs.run import Result
-    from coteach.train import Epoch
 
 RUN_EXAMPLES = """
 examples:
@@ -46,9 +46,9 @@ def progress_note(epoch: Measured) -> str:
 def run_command(asked: Experiment) -> None:
     asked.check()  # before torch is loaded
     from coteach.runs.checkpoint import rows_kept
-    from coteach.runs.resume import stored_experiment
+    from coteach.runs.folder import stored_experiment
+    from coteach.runs.prepare import n_epochs
     from coteach.runs.run import run
-    from coteach.runs.setup import n_epochs
 
     experiment = asked if asked.resume is None else stored_experiment(asked)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from coteach import draws
 from coteach.augment import Augment
-from coteach.engine.distributed import ALONE, Team
+from coteach.engine.distributed import ONE_PROCESS, Processes
 
 View = Callable[[Tensor, int], Tensor]  # (x_RB…, N) → x_NRB…: what each network sees of a sample
 
@@ -18,7 +18,7 @@ View = Callable[[Tensor, int], Tensor]  # (x_RB…, N) → x_NRB…: what each n
 class Batches:
     """Samples x_M… with each run's own labels y_RM, dealt in mini-batches of B.
 
-    An epoch has so many `steps`; samples beyond them are left out, others in each epoch. Of a team of processes
+    An epoch has so many `steps`; samples beyond them are left out, others in each epoch. Of several processes
     each takes the samples of its own part of a mini-batch, and the labels of the whole.
     """
 
@@ -31,12 +31,12 @@ class Batches:
         steps: int,
         dtype: torch.dtype,
         augment: Augment | None = None,
-        team: Team = ALONE,
+        processes: Processes = ONE_PROCESS,
     ):
         self.x_M, self.y_RM, self.seeds, self.dtype, self.augment = x_M, y_RM, seeds, dtype, augment
         self.size = min(batch_size, len(x_M))
         self.per_epoch = steps
-        self.mine = team.part(self.size)
+        self.mine = processes.part(self.size)
         # filled anew for each epoch, always in the same place, where a captured step looks for them
         self.order_SRB = y_RM.new_zeros(self.per_epoch, len(seeds), self.size)
         self.key_SR1 = y_RM.new_zeros(self.per_epoch, len(seeds), 1)

@@ -114,6 +114,14 @@ class Stack:
             [compiler(self._batched)] if self.batched else [compiler(module) for module in modules]
         )
 
+    @property
+    def device(self) -> torch.device:
+        return self.theta_NRP.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.theta_NRP.dtype
+
     def __call__(self, x_NRB: Tensor) -> Tensor:
         """logits_NRBC of x_NRB…, each network on its own batch."""
         training = self.modules[0].training
@@ -157,6 +165,9 @@ class Stack:
             torch._foreach_copy_(
                 self.statistics, [p.view_as(b) for p, b in zip(pieces, self.statistics, strict=True)]
             )
+
+    def end_epoch(self) -> None:
+        """Called after every epoch; here there is nothing to do."""
 
     def network(self, n: int, r: int) -> nn.Module:
         """A plain copy of one network, in evaluation mode."""

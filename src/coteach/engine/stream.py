@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from coteach.augment import Augment
 from coteach.data.base import Samples
 from coteach.engine.batches import Batches
-from coteach.engine.distributed import ALONE, Team
+from coteach.engine.distributed import ONE_PROCESS, Processes
 
 # Readers take a batch in pieces: small enough that a large batch occupies all readers and that what lies ready
 # takes little memory, large enough that handing a piece over costs little.
@@ -183,6 +183,25 @@ def batches_of(x_M: Tensor | Stream, *rest: Any) -> Batches:
     return Batches(x_M, *rest) if isinstance(x_M, Tensor) else Streamed(x_M, *rest)
 
 
+class Picked(Samples):
+    """Some of the samples of others, under new numbers."""
+
+    def __init__(self, samples: Samples, index: np.ndarray):
+        self.samples, self.index = samples, index
+        self.shape, self.dtype = torch.Size([len(index), *samples.shape[1:]]), samples.dtype
+        self.per_item = samples.per_item
+
+    def fetch(self, index_B: np.ndarray) -> Tensor:
+        return self.samples.fetch(self.index[index_B])
+
+
+def part(x_M: Tensor | Stream, index: Tensor) -> Tensor | Stream:
+    """Some of the samples, wherever they lie."""
+    if isinstance(x_M, Tensor):
+        return x_M[index]
+    return Stream(Picked(x_M.samples, index.cpu().numpy()), x_M.device)
+
+
 @contextmanager
 def closing_streams(*sets: Tensor | Stream) -> Iterator[None]:
     """However the block ends, no process that reads for it is left."""
@@ -206,10 +225,10 @@ class Streamed(Batches):
         steps: int,
         dtype: torch.dtype,
         augment: Augment | None = None,
-        team: Team = ALONE,
+        processes: Processes = ONE_PROCESS,
     ):
         # all that is asked of the samples there is their number
-        super().__init__(cast("Tensor", x_M), y_RM, seeds, batch_size, steps, dtype, augment, team)
+        super().__init__(cast("Tensor", x_M), y_RM, seeds, batch_size, steps, dtype, augment, processes)
         self.stream = x_M
         shape = (*self.order_SRB[0, :, self.mine].shape, *x_M.shape[1:])
         self.x_RB = torch.empty(shape, dtype=x_M.dtype, device=x_M.device)  # where a captured step looks for it

@@ -4,7 +4,7 @@ cleanlab numbers classes from 0 to C-1; a classifier's `classes_` are their name
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,8 @@ from coteach.checks import check_labels, check_same_length
 from coteach.labels.estimate import estimate_noise
 from coteach.labels.ledger import Suspects, suspects
 
-if TYPE_CHECKING:
-    from coteach.classifier import RobustClassifier
 
-
-def issues_of(classifier: "RobustClassifier", share: float | None = None) -> dict[str, np.ndarray]:
+def issues_of(classifier: Any, share: float | None = None) -> dict[str, np.ndarray]:
     """What a fitted classifier says of its training labels, as the columns of cleanlab's table.
 
     Parameters

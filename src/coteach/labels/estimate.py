@@ -1,6 +1,6 @@
-"""How many labels are wrong, from the data alone: no clean sample, no noise rate, no transition matrix is given.
+"""How many labels are wrong, by probabilities of networks that have not seen the label they are asked about.
 
-It needs probabilities of networks that have not seen the label they are asked about. M samples, C classes.
+From these alone, or beside clean labels of other samples. M samples, V of validation, C classes.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from coteach.checks import check_labels, check_same_length
-from coteach.labels.folds import SMALLEST, deal_folds, out_of_sample
-
-__all__ = ["NoiseEstimate", "deal_folds", "estimate_noise", "out_of_sample"]
 
 SHARPNESS = 2.0 ** np.arange(-2, 8.5, 0.5)  # from nearly even odds to certainty; the likelihood takes one
 ROUND_OFF = 1e-9  # a likelihood that is better by less is no better
 Z_95 = 1.96
+SMALLEST = 1e-6  # probability, so that a logarithm is finite; float32 softmax knows nothing finer of 1 - p
+ALMOST_AS_LIKELY = Z_95**2 / 2  # of a logarithm: what one number may be with a confidence of 95 %
+SETTLED = 1e-4  # change of a flip probability that ends the search
 LEAST_COUNTED = 100  # of each group on average: a standard error of 0.05 in a row of the matrix
 SURELY = 3.0  # standard errors
 
@@ -223,3 +223,84 @@ def _check_probabilities(probabilities: Any) -> np.ndarray:
     if not np.isfinite(p_MC).all() or (p_MC < 0).any() or (np.abs(p_MC.sum(1) - 1) > 1e-3).any():
         raise ValueError("probabilities must be ≥ 0 and sum to 1 in each row: apply softmax to logits first.")
     return p_MC
+
+
+# ---- beside clean labels of other samples ---------------------------------------------------------------------
+
+
+def compare_with_clean(
+    p_MC: np.ndarray, labels_M: np.ndarray, p_FVC: np.ndarray, clean_V: np.ndarray
+) -> NoiseEstimate:
+    """The noise in `labels_M`, by networks trained on such labels and judged by samples whose class is known.
+
+    Clean labels tell how sure these networks may be believed to be, of what they were not trained on: the
+    sharpness of their opinions under which the true classes are most likely. Believed so far, they leave for each
+    noisy sample some probability of every true class; the flips are those that make the given labels most likely.
+
+    Parameters
+    ----------
+    p_MC : float array of shape (M, C)
+        Out of sample.
+    labels_M : int array of shape (M,)
+        As given, some of them wrong.
+    p_FVC : float array of shape (F, V, C)
+        Of the same F networks, on the clean samples.
+    clean_V : int array of shape (V,)
+        True classes.
+    """
+    n, n_classes = p_MC.shape
+    true_V, p_VC = np.tile(clean_V, len(p_FVC)), np.concatenate(p_FVC)
+
+    def likelihoods(score_VC: np.ndarray) -> np.ndarray:
+        return np.array([np.log(of_class(softmax(s * score_VC), true_V)).sum() / len(p_FVC) for s in SHARPNESS])
+
+    # Classes are the groups that samples form, unless these are nothing like the clean classes: by more than is
+    # won by fitting C·(C-1) numbers to clean samples, as Akaike counts.
+    score_MC, score_VC = np.split(nearness_to_groups(np.concatenate([p_MC, p_VC])), [n])
+    if len(np.unique(clean_V)) == n_classes:
+        by_clean_MC, by_clean_VC = (nearness_to_clean(p, p_VC, true_V) for p in (p_MC, p_VC))
+        won = likelihoods(by_clean_VC).max() - likelihoods(score_VC).max()
+        if won > n_classes * (n_classes - 1):
+            score_MC, score_VC = by_clean_MC, by_clean_VC
+    likelihood_S = likelihoods(score_VC)
+    likely = SHARPNESS[likelihood_S >= likelihood_S.max() - ALMOST_AS_LIKELY]
+    rates = [1 - of_class(behind(softmax(s * score_MC), labels_M), labels_M).mean() for s in likely]
+    true_MC = behind(softmax(SHARPNESS[likelihood_S.argmax()] * score_MC), labels_M)
+    wrong_M = 1 - of_class(true_MC, labels_M)
+    rate = float(np.clip(wrong_M.mean(), 0, 1))
+    disagreement = float((score_MC.argmax(1) != labels_M).mean())
+    given_MC = np.eye(n_classes)[labels_M]
+    return NoiseEstimate(
+        rate,
+        interval_of(rate, [*rates, disagreement], n),
+        np.clip(wrong_M @ given_MC / np.maximum(given_MC.sum(0), 1), 0, 1),
+        per_row(true_MC.T @ given_MC),
+        n,
+    )
+
+
+def nearness_to_clean(p_MC: np.ndarray, p_VC: np.ndarray, true_V: np.ndarray) -> np.ndarray:
+    """Minus the cross-entropy of each sample's probabilities to the mean ones of each true class (MC)."""
+    mean_CC = np.stack([p_VC[true_V == c].mean(0) for c in range(p_MC.shape[1])])
+    return np.clip(p_MC, SMALLEST, 1) @ np.log(np.clip(mean_CC, SMALLEST, 1)).T
+
+
+def behind(prior_MC: np.ndarray, labels_M: np.ndarray, most_rounds: int = 200) -> np.ndarray:
+    """Probability of each true class once the given label is known (MC), under the most likely flips.
+
+    Expectation maximisation, begun at labels of which half are right.
+    """
+    n_classes = prior_MC.shape[1]
+    given_MC, matrix_CC = np.eye(n_classes)[labels_M], (np.eye(n_classes) + 1 / n_classes) / 2
+    for _ in range(most_rounds):
+        joint_MC = np.maximum(prior_MC * matrix_CC[:, labels_M].T, SMALLEST**2)
+        true_MC = joint_MC / joint_MC.sum(1, keepdims=True)
+        before_CC, matrix_CC = matrix_CC, per_row(true_MC.T @ given_MC)
+        if np.abs(matrix_CC - before_CC).max() < SETTLED:
+            break
+    return true_MC
+
+
+def of_class(p_MC: np.ndarray, classes_M: np.ndarray) -> np.ndarray:
+    """Of each row the number that belongs to its class, never quite 0."""
+    return np.maximum(p_MC[np.arange(len(p_MC)), classes_M], SMALLEST**2)

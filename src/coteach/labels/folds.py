@@ -1,6 +1,9 @@
-"""Probabilities of networks that have not seen the label they are asked about. M samples, V others, C classes."""
+"""Trainings that tell how many labels are wrong: in folds, or with one noise rate after another.
 
-from collections.abc import Callable
+M samples, V of validation, C classes.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +12,17 @@ from torch import Tensor, nn
 
 from coteach.augment import Augment
 from coteach.checks import check_labels
-from coteach.data.base import Samples
 from coteach.engine import PLAIN_ENGINE, Engine
-from coteach.engine.stream import Stream, closing_streams
-from coteach.methods import METHODS
+from coteach.engine.stream import Stream, closing_streams, part
+from coteach.engine.training import Epoch, Problem
+from coteach.labels.estimate import SMALLEST, NoiseEstimate, estimate_noise
+from coteach.measure import posteriors
+from coteach.methods import METHODS, Method
 from coteach.plan import Plan
-from coteach.train import Epoch, Problem, Training, fit, posteriors
+from coteach.rules import all_of
+from coteach.train import fit
 
-SMALLEST = 1e-6  # probability, so that a logarithm is finite; float32 softmax knows nothing finer of 1 - p
+RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)  # to try on noisy validation labels
 
 
 def out_of_sample(
@@ -95,8 +101,7 @@ def of_folds(
     p_MC, others = np.zeros((len(labels_M), n_classes)), []
     for fold in range(folds):
         learnt, held_out = (fold_M != fold).nonzero()[:, 0], (fold_M == fold).nonzero()[:, 0]
-        x, y = part(x_M, learnt), y_M[learnt]
-        problem = Problem.unchecked(x, first_of(x), y, n_classes, 0.0, seed, augment)
+        problem = Problem(part(x_M, learnt), y_M[None, learnt], n_classes, [0.0], [seed], augment=augment)
         best = BestEpoch(part(x_M, held_out), y_M[held_out], x_V)
 
         def after(epoch: Epoch, best: BestEpoch = best) -> None:
@@ -146,40 +151,75 @@ class BestEpoch:
         self.loss, self.p_BC, self.p_VC = float("inf"), torch.empty(0), torch.empty(0)
 
     def __call__(self, epoch: Epoch) -> None:
-        p_BC = opinions(epoch.training, self.x_B)[0]
+        p_BC = posteriors(epoch.training, self.x_B)[0, 0]
         loss = -p_BC.gather(1, self.y_B[:, None]).clamp(min=SMALLEST).log().mean().item()
         if loss < self.loss:
             self.loss, self.p_BC = loss, p_BC
             if self.x_V is not None:
-                self.p_VC = opinions(epoch.training, self.x_V)[0]
+                self.p_VC = posteriors(epoch.training, self.x_V)[0, 0]
 
 
-def opinions(training: Training, x_B: Tensor | Stream) -> Tensor:
-    """p_NBC of the first run's networks on other samples than those they learn from."""
-    return posteriors(replace(training, problem=replace(training.problem, x_M=x_B)))[:, 0]
+# ---- one rate after another, by noisy validation labels -------------------------------------------------------
 
 
-# ---- some of the samples, wherever they lie -------------------------------------------------------------------
+def choose_rate(
+    problem: Problem,
+    method: Method,
+    plan: Plan,
+    build: Callable[[], nn.Module],
+    x_V: Tensor | Stream,
+    y_V: Tensor,
+    engine: Engine,
+    rates: Sequence[float] = RATES,
+    advance: Callable[[], None] = lambda: None,
+) -> NoiseEstimate:
+    """The rate that a method had best be told: of those tried, the one with the highest validation accuracy.
+
+    The paper's suggestion. Wrong validation labels lower every rate's accuracy alike, so they choose the same one.
+    The classes' rates and the matrix are those of the validation labels, in the eyes of the best rate's networks;
+    the interval spans the rates that are within a standard error of the best. `advance` is called every epoch.
+    """
+    method = uses_the_rate(method, plan)
+    tried, accuracy_S, best = [], [], None
+    for rate in rates:
+        late = LateAccuracy(x_V, y_V, first=plan.epochs - plan.epochs // 4)
+
+        def after(epoch: Epoch, late: LateAccuracy = late) -> None:
+            late(epoch)
+            advance()
+
+        training = fit(replace(problem, noise_rates=[rate]), method, plan, build, engine=engine, on_epoch=after)
+        tried.append((rate, late.mean))
+        if best is None or late.mean > max(accuracy_S):
+            best = posteriors(training, x_V)[:, 0].mean(0)
+        accuracy_S.append(late.mean)
+    assert best is not None
+    top = max(accuracy_S)
+    near = [rate for rate, accuracy in tried if accuracy >= top - np.sqrt(top * (1 - top) / len(y_V))]
+    p_VC = best.double().cpu().numpy()
+    seen = estimate_noise(p_VC / p_VC.sum(1, keepdims=True), y_V.cpu().numpy())
+    rate = tried[accuracy_S.index(top)][0]
+    return replace(seen, rate=rate, interval=(min(near), max(near)), tried=tuple(tried))
 
 
-class Picked(Samples):
-    """Some of the samples of others, under new numbers."""
-
-    def __init__(self, samples: Samples, index: np.ndarray):
-        self.samples, self.index = samples, index
-        self.shape, self.dtype = torch.Size([len(index), *samples.shape[1:]]), samples.dtype
-        self.per_item = samples.per_item
-
-    def fetch(self, index_B: np.ndarray) -> Tensor:
-        return self.samples.fetch(self.index[index_B])
+def uses_the_rate(method: Method, plan: Plan) -> Method:
+    """The method; Co-teaching stands in for one that is indifferent to the rate."""
+    indifferent = all(phase.rule.pick is all_of for phase in method.phases(plan))
+    return METHODS["coteaching"] if indifferent else method
 
 
-def part(x_M: Tensor | Stream, index: Tensor) -> Tensor | Stream:
-    if isinstance(x_M, Tensor):
-        return x_M[index]
-    return Stream(Picked(x_M.samples, index.cpu().numpy()), x_M.device)
+class LateAccuracy:
+    """The ensemble's accuracy on validation samples, a mean over the epochs from `first` on."""
 
+    def __init__(self, x_V: Tensor | Stream, y_V: Tensor, first: int):
+        self.x_V, self.y_V, self.first = x_V, y_V, max(1, first)
+        self.accuracies: list[float] = []
 
-def first_of(x_M: Tensor | Stream) -> Tensor:
-    """One sample, which stands in for a test set where there is none."""
-    return x_M[:1] if isinstance(x_M, Tensor) else x_M.samples.fetch(np.arange(1)).to(x_M.device)
+    def __call__(self, epoch: Epoch) -> None:
+        if epoch.number >= self.first and not epoch.preliminary:
+            p_VC = posteriors(epoch.training, self.x_V)[:, 0].mean(0)
+            self.accuracies.append((p_VC.argmax(1) == self.y_V).double().mean().item())
+
+    @property
+    def mean(self) -> float:
+        return sum(self.accuracies) / len(self.accuracies)

@@ -1,140 +1,16 @@
-"""What the networks thought of every training sample, over the epochs, at no extra forward pass.
+"""Which labels are suspect, by the quality that a ledger gave them. No torch: the report reads this too.
 
-Each step notes its opinions of a mini-batch, on the device; after each epoch they are added up by sample.
-N networks, R runs, M samples, S steps of an epoch, B samples of a batch, C classes.
+M samples, K suspects, C classes.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
-
-from coteach.engine.batches import Batches
-from coteach.engine.records import Records
-from coteach.engine.state import Tensors, fill
-from coteach.labels.doubt import most_doubted
-
-UNLIKELY = 1e-6
 
 
-class Ledger:
-    """Sums over the epochs, one for each network, run and sample.
-
-    Attributes
-    ----------
-    seen_NRM : int32 tensor
-        Epochs in which the network had a finite opinion of the sample; each sum below is of that many.
-    loss_NRM, given_NRM, margin_NRM : tensors
-        Sums of the loss, of p(given label), and of its log odds against the likeliest other class.
-    picks_NRM : int32 tensor
-        Epochs in which the network learnt from the sample.
-    candidates_NRM : int32 tensor
-        Epochs in which the rule had the sample to pick from: all, or those in which the networks disagreed on it.
-    prediction_NRM, other_NRM : int32 tensors
-        In the last epoch that dealt the sample: the predicted class, and the likeliest that is not the given one.
-    """
-
-    def __init__(self, batches: Batches, networks: int, dtype: torch.dtype):
-        steps, runs, size = batches.order_SRB.shape
-        device, samples = batches.order_SRB.device, len(batches.x_M)
-
-        def zeros(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
-            return torch.zeros(shape, dtype=dtype, device=device)
-
-        self.given_SNRB, self.margin_SNRB = (zeros(steps, networks, runs, size) for _ in range(2))
-        self.other_SNRB = zeros(steps, networks, runs, size, dtype=torch.int32)
-        self.loss_NRM, self.given_NRM, self.margin_NRM = (zeros(networks, runs, samples) for _ in range(3))
-        self.seen_NRM, self.picks_NRM, self.candidates_NRM, self.prediction_NRM, self.other_NRM = (
-            zeros(networks, runs, samples, dtype=torch.int32) for _ in range(5)
-        )
-
-    def note(self, step_1: Tensor, logits_NRBC: Tensor, y_RB: Tensor) -> None:
-        """The opinions of one mini-batch."""
-        p_NRBC = logits_NRBC.softmax(-1)
-        y_NRB1 = y_RB.expand(p_NRBC.shape[:-1])[..., None]
-        given_NRB = p_NRBC.gather(-1, y_NRB1)[..., 0]
-        highest_NRB, other_NRB = p_NRBC.scatter(-1, y_NRB1, -1).max(-1)
-        self.given_SNRB.index_copy_(0, step_1, given_NRB[None])
-        self.margin_SNRB.index_copy_(0, step_1, log_odds(given_NRB, highest_NRB)[None])
-        self.other_SNRB.index_copy_(0, step_1, other_NRB[None].int())
-
-    def close(self, batches: Batches, records: Records) -> None:
-        """Add the epoch that has ended, but not the batches that a network sat out."""
-        index_NRM = by_sample(batches.order_SRB[:, None].expand_as(self.given_SNRB))
-        finite_SNRB = records.finite_SNR[..., None].expand_as(self.given_SNRB) & self.given_SNRB.isfinite()
-
-        def add(total_NRM: Tensor, of_SNRB: Tensor) -> None:
-            counted = torch.where(finite_SNRB, of_SNRB, 0).to(total_NRM.dtype)
-            total_NRM.scatter_add_(-1, index_NRM, by_sample(counted))
-
-        add(self.seen_NRM, torch.ones_like(self.given_SNRB))
-        add(self.loss_NRM, records.loss_SNRB)
-        add(self.given_NRM, self.given_SNRB)
-        add(self.margin_NRM, self.margin_SNRB)
-        add(self.picks_NRM, records.learnt_SNRB)
-        add(self.candidates_NRM, records.among_SNRB)
-        self.prediction_NRM.scatter_(-1, index_NRM, by_sample(records.prediction_SNRB))
-        self.other_NRM.scatter_(-1, index_NRM, by_sample(self.other_SNRB))
-
-    def state(self) -> dict[str, Tensor]:
-        """The sums so far; what a single epoch notes is gone when it is closed."""
-        return {name: t for name, t in vars(self).items() if name.endswith("_NRM")}
-
-    def load(self, saved: Tensors) -> None:
-        fill(self.state(), saved)
-
-    def quality(self) -> np.ndarray:
-        """quality_RM from 0 to 1, by the odds that all networks gave the label in all epochs.
-
-        Networks learn right labels before they learn wrong ones by heart: a mean over all epochs remembers that
-        they doubted a label long after the last epoch has forgotten it. The odds, not p(given label) alone: a
-        bounded or joint loss leaves p far from 1 even where no other class is likely. Their logarithm: where
-        networks are never sure, as on photographs, how unlikely a label is tells more than that it is not first.
-        """
-        return quality_of(self.margin_NRM.sum(0), self.seen_NRM.sum(0))
-
-    def suggestion(self) -> np.ndarray:
-        """class_RM: the likeliest class but the given one, to the network that trusts the given one less."""
-        return suggestion_of(self.given_NRM / self.seen_NRM.clamp(min=1), self.other_NRM)
-
-    def counts(self) -> tuple[Tensor, Tensor]:
-        """picks_NRM and candidates_NRM as they are now, for `kept_share` to count from here."""
-        return self.picks_NRM.clone(), self.candidates_NRM.clone()
-
-    def kept_share(self, y_RM: Tensor, n_classes: int, since: tuple[Tensor, Tensor] | None = None) -> np.ndarray:
-        """share_RC of the samples given as class c that was learnt from, of those to pick from; nan of none.
-
-        Parameters
-        ----------
-        y_RM : tensor
-            Given labels.
-        since : what `counts` returned, optional
-            Count the epochs after that.
-        """
-        before = since or (0, 0)
-        totals_RC = []
-        for now_NRM, before_NRM in zip(self.counts(), before, strict=True):
-            of_RM = (now_NRM - before_NRM).sum(0)
-            totals_RC.append(of_RM.new_zeros(len(y_RM), n_classes).scatter_add_(1, y_RM, of_RM).double().cpu())
-        return (totals_RC[0] / totals_RC[1]).numpy()
-
-
-def quality_of(margin: Tensor, seen: Tensor | int) -> np.ndarray:
-    """The given label's probability against one other, at the mean of `seen` log odds; ½ where there are none."""
-    mean = margin / torch.as_tensor(seen).clamp(min=1)
-    return mean.double().sigmoid().cpu().numpy()
-
-
-def log_odds(given: Tensor, other: Tensor) -> Tensor:
-    """Of one probability against another; nobody is surer than one in a million."""
-    return given.clamp(min=UNLIKELY).log() - other.clamp(min=UNLIKELY).log()
-
-
-def suggestion_of(given_NRM: Tensor, other_NRM: Tensor) -> np.ndarray:
-    """class_RM that the network which trusts the given one less likes best, of p(given label) and the others."""
-    doubtful_1RM = given_NRM.argmin(0, keepdim=True)
-    return other_NRM.gather(0, doubtful_1RM)[0].long().cpu().numpy()
+def lowest_quality(quality_M: np.ndarray, share: float) -> np.ndarray:
+    """Indices of the `share` of samples of lowest quality, the worst first; ties go to the earlier sample."""
+    return np.argsort(quality_M, kind="stable")[: round(share * len(quality_M))]
 
 
 @dataclass(frozen=True)
@@ -168,7 +44,7 @@ class Suspects:
 
 def suspects(given_M: np.ndarray, quality_M: np.ndarray, suggested_M: np.ndarray, share: float) -> Suspects:
     """The `share` of samples with the lowest quality; ties go to the earlier sample."""
-    worst = most_doubted(quality_M, share)
+    worst = lowest_quality(quality_M, share)
     return Suspects(worst, given_M[worst], suggested_M[worst], quality_M[worst])
 
 
@@ -184,8 +60,3 @@ def starved(share_C: np.ndarray, counts_C: np.ndarray) -> np.ndarray:
     chance_C = np.sqrt(average * (1 - average) / np.maximum(counts_C, 1))
     rare_C = counts_C < counts_C.mean() - 2 * np.sqrt(counts_C.mean())
     return known_C & rare_C & (np.nan_to_num(share_C) < np.minimum(average / 2, average - 2 * chance_C))
-
-
-def by_sample(of_SNRB: Tensor) -> Tensor:
-    """of_NR(SB): what a whole epoch saw, one after the other."""
-    return of_SNRB.permute(1, 2, 0, 3).flatten(2)

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from coteach.engine.setup import chosen_device
 from coteach.paper.running import Todo, n_runs
 from coteach.runs.parallel import Send, Work, in_processes
 from coteach.runs.remote import connected, on_ray
-from coteach.runs.setup import chosen_device
 
 LOCAL = "local"  # a Ray of this machine alone
 

@@ -21,7 +21,7 @@ from coteach.paper.measured import add, in_folder, path_of, taken_over
 from coteach.paper.presets import Cell, asked_for, refuse_too_few
 from coteach.paper.running import Job, Todo, begun, empty, folder_of, remove_if_empty, taken
 from coteach.paper.stack import forget_data, train_stack
-from coteach.runs import setup
+from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import MAY_DIFFER
 
@@ -130,7 +130,7 @@ class Measuring:
         self.ours: dict[int, ExitStack] = {}  # the locks of jobs that are handed out
         self.records: dict[int, list[dict[str, Any]]] = {}
         self.epochs = dict.fromkeys(self.left, 0)  # of single runs that are done
-        self.total = {job.number: job.runs * setup.n_epochs(job.stack[0][0].experiment) for job in jobs}
+        self.total = {job.number: job.runs * prepare.n_epochs(job.stack[0][0].experiment) for job in jobs}
 
     def __enter__(self) -> "Measuring":
         return self
@@ -222,7 +222,7 @@ def stacks(todo: Iterable[Todo]) -> list[list[Todo]]:
     for cell, missing in todo:
         e = cell.experiment
         same = {f.name: getattr(e, f.name) for f in fields(Experiment) if f.name not in MAY_DIFFER}
-        key = repr((same, sorted(setup.dataset_options(e).items()), sorted(cell.data.items())))
+        key = repr((same, sorted(prepare.dataset_options(e).items()), sorted(cell.data.items())))
         together.setdefault(key, []).append((cell, missing))
     return list(together.values())
 

@@ -12,16 +12,17 @@ from typing import Any
 from coteach import data
 from coteach.data import Dataset
 from coteach.data.news import VECTORS_MEMBER
+from coteach.engine.training import Epoch
 from coteach.files import write_atomically
 from coteach.paper.measured import measurement
 from coteach.paper.presets import Cell
 from coteach.paper.running import Job, alone_in
-from coteach.runs import checkpoint, setup
+from coteach.runs import checkpoint
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import NotResumable
 from coteach.runs.parallel import Send
+from coteach.runs.prepare import dataset_options
 from coteach.runs.run import run_together
-from coteach.train import Epoch
 
 COMMIT = "commit"  # a file beside the runs: of the code that began them
 
@@ -99,7 +100,7 @@ def forget_data() -> None:
 
 def data_of(cell: Cell, data_dir: Path | None) -> Dataset:
     name = cell.experiment.dataset
-    options = setup.dataset_options(cell.experiment) | cell.data
+    options = dataset_options(cell.experiment) | cell.data
     if "vectors" in options:
         options["vectors"] = find_vectors(options["vectors"], data_dir)
     key = repr((name, data_dir, sorted(options.items())))

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coteach.labels.histograms import BINS, EDGES
+from coteach.metrics import LOSS_BINS, LOSS_EDGES
 from coteach.report.run_files import Run
 
 MOST, KEY = 24, 6  # epochs that can be looked at, and those of them that are printed
 WIDTH, HEIGHT, FOOT = 300, 150, 22
 LEFT, CUT = 38, 20  # room for the scale, and above it for bars that are cut off
 TICKS = {0.001: "", 0.01: "0.01", 0.1: "0.1", 1: "1", 10: ""}  # the open bins' words need the room of two
-OPEN = {0: f"below {EDGES[1]:.2g}", BINS - 1: f"above {EDGES[-2]:.2g}"}
+OPEN = {0: f"below {LOSS_EDGES[1]:.2g}", LOSS_BINS - 1: f"above {LOSS_EDGES[-2]:.2g}"}
 FAR = 1.5  # times the highest inner bin: an open bin above that is cut off
 
 
@@ -65,7 +65,7 @@ def in_words(frame: Frame, truth_known: bool) -> str:
 def median_words(counts: np.ndarray) -> str:
     """Within its bin, geometrically in the middle."""
     place = int(np.searchsorted(counts.cumsum(), counts.sum() / 2))
-    return OPEN.get(place) or f"{math.sqrt(EDGES[place] * EDGES[place + 1]):.2g}"
+    return OPEN.get(place) or f"{math.sqrt(LOSS_EDGES[place] * LOSS_EDGES[place + 1]):.2g}"
 
 
 def wrong_is_larger(frame: Frame) -> float:
@@ -122,7 +122,7 @@ def per_cent(share: float) -> str:
 
 def cut_mark(place: int, words: str) -> str:
     """Two strokes across a bar, and what it holds beside it."""
-    x, width = WIDTH * place / BINS, WIDTH / BINS
+    x, width = WIDTH * place / LOSS_BINS, WIDTH / LOSS_BINS
     strokes = f"M{x - 3:.1f} {6 - CUT}l{width + 6:.1f} -4m0 5l{-width - 6:.1f} 4"
     at, anchor = (x + width + 6, "start") if place == 0 else (x - 6, "end")
     text = f'<text class="{anchor}" x="{at:.1f}" y="{11 - CUT}">{words}</text>'
@@ -133,7 +133,7 @@ def scale(top: float) -> str:
     """Below the losses, on the left the shares."""
     marks = "".join(f"M{place_of(tick):.1f} {HEIGHT}v4" for tick in TICKS)
     texts = [(place_of(tick), "middle", words) for tick, words in TICKS.items() if words]
-    texts += [(0, "start", f"&lt; {EDGES[1]:.2g}"), (WIDTH, "end", f"≥ {EDGES[-2]:.2g}")]
+    texts += [(0, "start", f"&lt; {LOSS_EDGES[1]:.2g}"), (WIDTH, "end", f"≥ {LOSS_EDGES[-2]:.2g}")]
     below = "".join(f'<text class="{at}" x="{x:.1f}" y="{HEIGHT + 16}">{words}</text>' for x, at, words in texts)
     beside = "".join(
         f'<text class="end" x="-7" y="{y + 4}">{words}</text>' for y, words in ((0, per_cent(top)), (HEIGHT, "0"))
@@ -143,7 +143,7 @@ def scale(top: float) -> str:
 
 def place_of(loss: float) -> float:
     """Across: bins are equally wide, their edges ascend by factors."""
-    return WIDTH * float(np.interp(math.log(loss), np.log(EDGES), np.arange(len(EDGES)))) / BINS
+    return WIDTH * float(np.interp(math.log(loss), np.log(LOSS_EDGES), np.arange(len(LOSS_EDGES)))) / LOSS_BINS
 
 
 def outline(counts: np.ndarray, top: int) -> str:

@@ -5,13 +5,13 @@ M samples, C classes.
 
 import numpy as np
 
-from coteach.labels.doubt import most_doubted
+from coteach.labels.ledger import lowest_quality
 from coteach.report.run_files import Run
 
 
 def believed(given_M: np.ndarray, quality_M: np.ndarray, suggested_M: np.ndarray, share: float) -> np.ndarray:
     """class_M that each label is believed to be: of the most doubted the suggested one, else the given."""
-    worst = most_doubted(quality_M, share)
+    worst = lowest_quality(quality_M, share)
     true_M = given_M.copy()
     true_M[worst] = suggested_M[worst]
     return true_M

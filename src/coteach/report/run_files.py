@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from coteach.checks import is_whole
 from coteach.files import regular_file
 from coteach.noise.record import Noise
 from coteach.report.run_ledger import Opinions, read_losses, read_opinions
-from coteach.runs.experiment import Experiment, is_whole
+from coteach.runs.experiment import Experiment
 from coteach.runs.folder import read_config, read_rows
 
 LARGEST = 10**12

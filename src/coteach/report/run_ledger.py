@@ -11,10 +11,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from coteach.checks import is_whole
 from coteach.files import regular_file
-from coteach.labels.histograms import BINS
+from coteach.metrics import LOSS_BINS
 from coteach.noise.record import Noise
-from coteach.runs.experiment import is_whole
 from coteach.runs.folder import read_rows
 
 MOST = 10**12
@@ -46,7 +46,9 @@ def is_row(row: dict[str, Any]) -> bool:
 
 
 def is_histogram(counts: Any) -> bool:
-    return isinstance(counts, list) and len(counts) == BINS and all(is_whole(n) and 0 <= n < MOST for n in counts)
+    if not isinstance(counts, list) or len(counts) != LOSS_BINS:
+        return False
+    return all(is_whole(n) and 0 <= n < MOST for n in counts)
 
 
 def read_opinions(folder: Path, noise: Noise) -> dict[int, Opinions]:

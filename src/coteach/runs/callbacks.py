@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from coteach.checks import one_line
+from coteach.engine.training import Epoch
 from coteach.runs.folder import read_config
-from coteach.train import Epoch
 
 
 class Tracker(Protocol):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coteach.engine import Engine
+from coteach.engine.setup import Setup
 from coteach.engine.state import State, Tensors
 from coteach.files import read_tensors, tensors_as_bytes, write_atomically
 from coteach.runs import folder as files
@@ -126,6 +128,24 @@ def read(folder: Path, *, only_facts: bool = False) -> Checkpoint | None:
         raise NotResumable(f"{path} {damaged}") from error
 
 
+@dataclass(frozen=True)
+class StoredSetup:
+    """How a run was begun, so that it goes on in the same way, to the last bit."""
+
+    setup: Setup
+    group: int
+
+
+def stored_setup(folder: Path) -> StoredSetup:
+    config = files.read_config(folder)
+    there = config["engine"]
+    try:
+        setup = Setup(str(there["device"]), Engine.from_table(there), int(config["hardware"]["threads"]))
+        return StoredSetup(setup, int(there["group"]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise NotResumable(f"{folder}/config.toml is damaged: begin anew in another folder.") from error
+
+
 def rows_kept(folder: Path) -> int:
     """How many epochs of how many runs, all together, do not have to be trained again."""
     kept = read(folder, only_facts=True)
@@ -192,7 +212,7 @@ def synced_lengths(folder: Path) -> dict[str, int]:
 
 
 @contextmanager
-def told_how_to_go_on(folder: Path, command: str, say: Callable[[str], None]) -> Iterator[None]:
+def advising_resume(folder: Path, command: str, say: Callable[[str], None]) -> Iterator[None]:
     """A disk that is full, a folder that has gone, or Ctrl-C: in a sentence; what was kept stays."""
     way = f"{command} goes on"
     try:

@@ -5,11 +5,12 @@ No torch here: a mistake in a flag is told before anything heavy is loaded.
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from coteach import names
+from coteach.checks import check_warmup_loss, is_whole, plain_number
 from coteach.data import DATASETS
 from coteach.fidelity import Fidelity, parse
 from coteach.flags import flag
@@ -33,30 +34,6 @@ Stacks = Literal["auto", "batched", "loop"]
 METHOD_HELP = "Rule:" + names.listed(names.METHODS)
 LOSS_HELP = "Loss:" + names.listed(names.LOSSES)
 NOISE_HELP = "Flips of training labels:" + names.listed(names.NOISES)
-
-
-def is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def check_warmup_loss(method: str, loss: str | None, warmup_loss: str | None, warmup: int) -> None:
-    if warmup_loss is None:
-        return
-    if method in names.WITHOUT_WARMUP:
-        raise ValueError(f"{method} has no warm-up: leave warmup_loss out.")
-    if warmup_loss == loss:
-        raise ValueError(f"warmup_loss is {loss}, as loss is: leave it out, or give another.")
-    if not warmup:
-        raise ValueError(
-            "warmup_loss needs a warm-up, and it has no epochs: give warmup, too, and more epochs than that."
-        )
-
-
-def pythons_own(value: Any) -> Any:
-    """A number of NumPy's as one of Python's, which can be written to JSON."""
-    if is_whole(value):
-        return int(value)
-    return float(value) if isinstance(value, Real) and not isinstance(value, (bool, float)) else value
 
 
 @dataclass(frozen=True)
@@ -144,9 +121,9 @@ class Experiment:
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, Path(getattr(self, name)))
         if isinstance(self.seeds, (list, tuple)):
-            object.__setattr__(self, "seeds", tuple(map(pythons_own, self.seeds)))
+            object.__setattr__(self, "seeds", tuple(map(plain_number, self.seeds)))
         for f in fields(self):
-            object.__setattr__(self, f.name, pythons_own(getattr(self, f.name)))
+            object.__setattr__(self, f.name, plain_number(getattr(self, f.name)))
 
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without the data."""

@@ -5,15 +5,17 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from coteach.checks import one_line
 from coteach.files import is_unfinished, regular_file, write_atomically
 from coteach.runs.experiment import Experiment
 
 LOCK = ".lock"
 PLACES = ("out", "data_dir", "resume", "tensorboard")  # of an experiment: where files lie decides no result
+MAY_BE_GIVEN = ("resume", "data_dir", "tensorboard")  # to a run that goes on
 ROWS = ("estimate.jsonl", "metrics.jsonl", "losses.jsonl")  # files that grow from epoch to epoch
 
 
@@ -155,3 +157,37 @@ def plain(value: Any) -> Any:
 def described(experiment: Experiment) -> dict[str, Any]:
     """The experiment without where its files lie: what decides the result."""
     return {k: v for k, v in asdict(experiment).items() if k not in PLACES}
+
+
+# ---- going on with a run that was stopped ----------------------------------------------------------------------
+
+
+def stored_experiment(asked: Experiment) -> Experiment:
+    """The experiment of the folder to resume; whatever else is asked for must be the same there."""
+    folder = asked.resume
+    assert folder is not None
+    if (folder / "summary.json").exists():
+        raise ValueError(f"the run in {folder} is finished: its summary.json is there.")
+    stored = as_experiment(read_config(folder)["experiment"], folder)
+    usual = Experiment()
+    for f in fields(Experiment):
+        wanted = getattr(asked, f.name)
+        if f.name in MAY_BE_GIVEN or wanted == getattr(usual, f.name):
+            continue
+        there = folder if f.name == "out" else getattr(stored, f.name)
+        if wanted != there:
+            raise ValueError(
+                f"{f.name} is {wanted}, but the run in {folder} was begun with {there}: leave it out to go on."
+            )
+    return replace(stored, data_dir=asked.data_dir, out=folder, resume=folder)
+
+
+def as_experiment(table: dict[str, Any], folder: Path) -> Experiment:
+    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in table.items()}
+    try:
+        return Experiment(**given)
+    except TypeError as error:
+        raise ValueError(
+            f"{folder}/config.toml has settings that this version does not know ({one_line(error)[:200]}): "
+            "go on with the version of coteach that wrote it."
+        ) from error

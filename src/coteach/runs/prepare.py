@@ -1,27 +1,45 @@
 """From experiments to what is trained, before a folder is touched: whatever can fail early fails here."""
 
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from coteach import data
+import coteach
+from coteach import data, networks, noise
+from coteach.augment import AUGMENTS
 from coteach.data import Dataset
+from coteach.data.base import Samples
 from coteach.engine import Engine
 from coteach.engine.batches import View
-from coteach.engine.distributed import Team, joined
+from coteach.engine.distributed import Processes, join
+from coteach.engine.setup import (
+    Options,
+    Setup,
+    hardware,
+    normalises_over_the_batch,
+    own_device,
+    placed,
+    refuse_small_batches,
+    set_up,
+)
+from coteach.engine.stream import Stream
+from coteach.engine.training import Problem
+from coteach.files import read_bounded
+from coteach.measure import Reference
 from coteach.methods import METHODS, Method
 from coteach.noise import Noise
 from coteach.plan import Plan
 from coteach.runs import folder as files
-from coteach.runs import setup
-from coteach.runs.choices import choose_engine, choose_threads
+from coteach.runs.checkpoint import stored_setup
 from coteach.runs.experiment import OWN, Experiment
-from coteach.runs.record import config, fingerprint
-from coteach.runs.resume import stored_engine
-from coteach.train import Problem
+
+MOST_OF_A_MATRIX = 2**25  # bytes: a thousand classes, 32 characters a number
 
 
 @dataclass(frozen=True)
@@ -32,24 +50,39 @@ class Prepared:
     dataset: Dataset
     draws: list[Noise]  # the labels of each experiment
     problem: Problem
+    reference: Reference
     method: Method
     plan: Plan
     build: Callable[[], nn.Module]
-    engine: Engine
+    setup: Setup
     view: View | None
-    device: str
-    threads: int
     group: int | None  # runs at a time; None: as many as fit into memory
     notes: list[str]
-    team: Team  # the processes that train them
-    processes: int | None  # their number, where the result depends on it
+    processes: Processes  # that train them together
+
+    @property
+    def engine(self) -> Engine:
+        return self.setup.engine
+
+    @property
+    def device(self) -> str:
+        return self.setup.device
 
     def configs(self, group: int) -> list[dict[str, Any]]:
         """What decides the result of each experiment, as its config.toml has it."""
         sha256 = fingerprint(self.dataset)
+        by_parts = self.processes.size > 1 and normalises_over_the_batch(network_of(self.build))
         return [
             config(
-                e, self.plan, self.device, self.problem, self.engine, group, sha256, draw.sha256, self.processes
+                e,
+                self.plan,
+                self.setup,
+                self.problem,
+                len(self.reference.y_test),
+                group,
+                sha256,
+                draw.sha256,
+                self.processes.size if by_parts else None,  # batch norm sees one's own part alone
             )
             for e, draw in zip(self.experiments, self.draws, strict=True)
         ]
@@ -58,40 +91,231 @@ class Prepared:
 def prepare(experiments: list[Experiment], dataset: Dataset | None, view: View | None) -> Prepared:
     first = experiments[0]
     plan, notes = first.plan_and_notes()
-    before = stored_engine(files.read_config(first.resume), first.resume) if first.resume else None
-    device = setup.own_device(before.device if before else first.device)
-    team = joined(device)
+    before = stored_setup(first.resume) if first.resume else None
+    device = own_device(before.setup.device if before else first.device)
+    processes = join(device)
     if dataset is None:
         if first.dataset == OWN:
             raise ValueError("the data set is your own: hand it in with run(experiment, dataset).")
-        with team.one_first():
-            dataset = data.load(first.dataset, first.data_dir, **setup.dataset_options(first))
-    plan = setup.fit_to_samples(plan, first, len(dataset.x_train), notes)
-    draws = [setup.draw_noise(experiment, dataset) for experiment in experiments]
-    problem = setup.make_problem(experiments, dataset, draws, device)
-    build = setup.network_builder(first, dataset, device)
+        with processes.leader_first():
+            dataset = data.load(first.dataset, first.data_dir, **dataset_options(first))
+    plan = fit_to_samples(plan, first, len(dataset.x_train), notes)
+    draws = [draw_noise(experiment, dataset) for experiment in experiments]
+    problem, reference = make_problem(experiments, dataset, draws, device)
+    build = network_builder(first, dataset, device)
     method = METHODS[first.method]
-    with torch.random.fork_rng(devices=[]):
-        network = build()  # fails here if it does not fit the data
-    setup.refuse_batches_of_one(network, plan)
-    if team.size > 1:
-        setup.refuse_small_parts(network, plan, team.size)
-        if method.in_rounds:
-            raise ValueError(f"{method.name} trains in one process: start it without torchrun.")
+    network = network_of(build)  # fails here if it does not fit the data
+    refuse_small_batches(network, plan, processes.size)
+    if processes.size > 1 and method.in_rounds:
+        raise ValueError(f"{method.name} trains in one process: start it without torchrun.")
     if method.views and view is None:
-        setup.refuse_views_of_nothing(dataset, method.networks)
+        refuse_views_of_nothing(dataset, method.networks)
     if first.dataset == OWN and first.tau is None and first.noise_kind == "none":
         notes.append("no labels are flipped and tau is not given, so every label is taken for right: give tau")
-    if setup.stays_on_host(dataset, problem):
+    if stays_on_host(dataset, problem):
         notes.append("the samples would fill more than half of the free memory of the device: they are streamed")
     if before:
-        engine, threads, group = before.engine, before.threads, before.group
+        setup, group = replace(before.setup, device=device, deterministic=first.deterministic), before.group
     else:
-        in_all = method.networks * len(problem.seeds)
-        engine = choose_engine(first, plan, network, in_all, len(dataset.x_train), device)
-        threads, group = choose_threads(network, in_all, plan), first.group
-    by_parts = team.size > 1 and setup.normalises_over_the_batch(network)
+        options = Options(first.precision, first.stack, first.compile, first.deterministic)
+        setup = set_up(network, len(problem.seeds), method, plan, len(dataset.x_train), device, options)
+        group = first.group
     return Prepared(
-        experiments, dataset, draws, problem, method, plan, build, engine, view, device, threads, group,
-        [line for line in (dataset.note, *notes) if line], team, team.size if by_parts else None,
+        experiments, dataset, draws, problem, reference, method, plan, build, setup, view, group,
+        [line for line in (dataset.note, *notes) if line], processes,
     )  # fmt: skip
+
+
+def network_of(build: Callable[[], nn.Module]) -> nn.Module:
+    """One network, without touching torch's generator."""
+    with torch.random.fork_rng(devices=[]):
+        return build()
+
+
+def named_after(dataset: Dataset, experiment: Experiment) -> Experiment:
+    """The recipe follows the data that are handed in: a known name's, or one for a user's own."""
+    if dataset.name in data.DATASETS:
+        return replace(experiment, dataset=dataset.name)
+    words = dataset.vectors is not None
+    network = experiment.network or networks.default_for(dataset.x_train.shape[1:], words)
+    return replace(experiment, dataset=OWN, network=network)
+
+
+def refuse_views_of_nothing(dataset: Dataset, networks: int) -> None:
+    if dataset.x_train.shape[-1] < networks:
+        raise ValueError(
+            "cotraining halves the last axis of a sample, which has length 1 here: give views of your own."
+        )
+
+
+def n_epochs(experiment: Experiment) -> int:
+    """Of one run, for a progress bar."""
+    return METHODS[experiment.method].n_epochs(experiment.plan())
+
+
+def dataset_options(experiment: Experiment) -> dict[str, Any]:
+    options = dict(experiment.recipe.data)
+    if experiment.recipe.own_noise is not None:
+        options |= {"rate": experiment.noise_share, "seed": experiment.noise_seed}
+    return options
+
+
+def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
+    """The labels that one experiment learns from, and which of them are right."""
+    y = dataset.y_train.numpy()
+    superclass = None if dataset.superclass is None else dataset.superclass.numpy()
+    if experiment.noise_kind == "asymmetric" and superclass is None:
+        raise ValueError(
+            f"asymmetric noise needs superclasses, which {dataset.name} has not: take cifar100, or noise pair."
+        )
+    if dataset.outside is not None and experiment.noise_kind != "none":
+        raise ValueError(f"{dataset.name} has images from outside: leave --noise out, labels stay as they are.")
+    draw = noise.corrupt(
+        y,
+        experiment.noise_kind,
+        experiment.noise_share if dataset.outside is None else None,
+        dataset.n_classes,
+        experiment.noise_seed,
+        matrix=None if experiment.matrix is None else read_matrix(experiment.matrix),
+        superclass=superclass,
+        stream=experiment.noise_stream,
+        features=dataset.tensors("instance noise")[0].numpy() if experiment.noise_kind == "instance" else None,
+    )
+    if dataset.outside is not None:
+        outside = dataset.outside.numpy()
+        draw = replace(draw, clean=~outside, nominal_rate=float(outside.mean()), kind="openset")
+    return draw
+
+
+def read_matrix(path: Path) -> np.ndarray:
+    try:
+        text = read_bounded(path, MOST_OF_A_MATRIX).decode().strip()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: give --matrix a text file with one row of Q a line.") from error
+    try:
+        rows = [[float(number) for number in line.replace(",", " ").split()] for line in text.splitlines()]
+        return np.array(rows, dtype=float).reshape(len(rows), -1) if rows else np.zeros((0, 0))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is no matrix: write one row of Q a line, numbers separated by spaces or commas."
+        ) from error
+
+
+def make_problem(
+    experiments: list[Experiment], dataset: Dataset, draws: list[noise.Noise], device: str
+) -> tuple[Problem, Reference]:
+    """The data on the device, with a row of labels for each run; and what the runs are measured against."""
+    runs = [(e, draw, seed) for e, draw in zip(experiments, draws, strict=True) for seed in e.seeds]
+    augment = experiments[0].recipe.augment
+    x_M, x_test = placed(on_host(dataset, experiments[0]), device)
+    problem = Problem(
+        x_M=x_M,
+        y_RM=torch.from_numpy(np.stack([draw.labels for _, draw, _ in runs])).to(device),
+        n_classes=dataset.n_classes,
+        noise_rates=[e.tau if e.tau is not None else draw.nominal_rate for e, draw, _ in runs],
+        seeds=[seed for *_, seed in runs],
+        matrix_RCC=torch.from_numpy(np.stack([draw.matrix for _, draw, _ in runs])),
+        augment=AUGMENTS[augment] if augment else None,
+    )
+    known = all(experiment.truth_is_known for experiment in experiments)
+    clean_RM = torch.from_numpy(np.stack([draw.clean for _, draw, _ in runs])).to(device) if known else None
+    return problem, Reference(x_test, dataset.y_test.to(device), clean_RM)
+
+
+def on_host(dataset: Dataset, experiment: Experiment) -> list[torch.Tensor | Samples]:
+    """The training and the test samples as they are to be trained on."""
+    if dataset.vectors is None:
+        return [dataset.x_train, dataset.x_test]
+    return [as_stored(x, experiment, dataset, "cpu") for x in dataset.tensors("averaging documents")]
+
+
+def as_stored(x: torch.Tensor, experiment: Experiment, dataset: Dataset, device: str) -> torch.Tensor:
+    """Samples on the device; documents already pooled, since their word vectors never change."""
+    if not experiment.network_name.startswith("news") or dataset.vectors is None:
+        return x.to(device)
+    from coteach.networks.models import pool_words
+
+    options = networks.FORMS.get(experiment.network_name, {})
+    return torch.cat([pool_words(tokens, dataset.vectors, **options) for tokens in x.split(256)]).to(device)
+
+
+def stays_on_host(dataset: Dataset, problem: Problem) -> bool:
+    """Whether samples that were handed in as a whole did not fit the device."""
+    return isinstance(problem.x_M, Stream) and not isinstance(dataset.x_train, Samples)
+
+
+def network_builder(experiment: Experiment, dataset: Dataset, device: str) -> Callable[[], torch.nn.Module]:
+    vectors = None if dataset.vectors is None else dataset.vectors.to(device)
+    shape = tuple(dataset.x_train.shape[1:])
+    augment = experiment.recipe.augment
+    if augment:
+        shape = (shape[0], AUGMENTS[augment].size, AUGMENTS[augment].size)
+
+    def build() -> torch.nn.Module:
+        return networks.build(experiment.network_name, shape=shape, n_classes=dataset.n_classes, vectors=vectors)
+
+    return build
+
+
+def fit_to_samples(plan: Plan, experiment: Experiment, samples: int, notes: list[str]) -> Plan:
+    """A default batch larger than the data shrinks, and a note says so; one that was asked for is refused."""
+    if plan.batch_size <= samples:
+        return plan
+    if experiment.batch_size is not None:
+        raise ValueError(
+            f"batch_size is {experiment.batch_size} but there are {samples} samples: give at most {samples}."
+        )
+    notes.append(f"batch_size shrinks from {plan.batch_size} to {samples}, to fit the data")
+    return replace(plan, batch_size=samples)
+
+
+# ---- what config.toml says ------------------------------------------------------------------------------------
+
+
+def config(
+    experiment: Experiment,
+    plan: Plan,
+    setup: Setup,
+    problem: Problem,
+    n_test: int,
+    group: int,
+    data_sha256: str,
+    noise_sha256: str,
+    processes: int | None = None,
+) -> dict[str, Any]:
+    """Everything that decides the result, with the choices that were made for the user."""
+    return {
+        "experiment": files.described(experiment),
+        "plan": asdict(plan) | {"fidelity": str(plan.fidelity), "network": experiment.network_name},
+        "engine": {
+            "device": setup.device,
+            **setup.engine.table(),
+            "streamed": isinstance(problem.x_M, Stream),
+            "group": group,
+            "processes": processes,
+        },
+        "data": {
+            "samples": len(problem.x_M),
+            "test_samples": n_test,
+            "classes": problem.n_classes,
+            "samples_left_out_of_each_epoch": left_over(len(problem.x_M), plan),
+            "sha256": data_sha256,
+            "noise_sha256": noise_sha256,
+        },
+        "versions": {"coteach": coteach.__version__, "torch": torch.__version__, "numpy": np.__version__},
+        "hardware": {"name": hardware(setup.device), "threads": setup.threads},
+    }
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A hash of all samples and labels; of the labels alone where samples are read one by one."""
+    digest = hashlib.sha256()
+    for part in (dataset.x_train, dataset.y_train, dataset.x_test, dataset.y_test):
+        digest.update(repr(tuple(part.shape)).encode())
+        if isinstance(part, torch.Tensor):
+            digest.update(part.cpu().contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+def left_over(samples: int, plan: Plan) -> int:
+    return max(0, samples - plan.steps(samples) * plan.batch_size)

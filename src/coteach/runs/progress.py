@@ -3,44 +3,54 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
+import torch
 from safetensors.torch import load, save
 
-from coteach.engine.distributed import Team
-from coteach.engine.state import State, state_of
-from coteach.files import remove_unfinished
+from coteach.engine.distributed import Processes
+from coteach.engine.setup import hardware
+from coteach.engine.state import State
+from coteach.engine.training import Epoch, Training, state_of
+from coteach.files import remove_unfinished, write_atomically
+from coteach.measure import loss_histograms
+from coteach.metrics import last_ten
+from coteach.names import EVENTS
+from coteach.networks.models import weights_of
+from coteach.noise import Noise
+from coteach.plan import Plan
 from coteach.runs import checkpoint
 from coteach.runs import folder as files
+from coteach.runs.experiment import Experiment
 from coteach.runs.prepare import Prepared
-from coteach.runs.record import Record
-from coteach.train import Epoch, Training
 
 
-class Standing:
+class Queue:
     """The groups of runs that wait, and where the first of these stands: all that a process needs to compute."""
 
     def __init__(self) -> None:
         self.waiting: list[range] = []
-        self.since: State | None = None
+        self.resume_from: State | None = None
 
-    def take_since(self) -> State | None:
+    def take_state(self) -> State | None:
         """Where the first waiting group goes on from; asked a second time, it begins anew."""
-        since, self.since = self.since, None
-        return since
+        state, self.resume_from = self.resume_from, None
+        return state
 
-    def share(self, team: Team) -> None:
-        """Every process of a team stands where the leading one does."""
-        if team.size == 1:
+    def share(self, processes: Processes) -> None:
+        """Every process goes on where the leading one does."""
+        if processes.size == 1:
             return
-        since = self.since
-        groups, at = team.told(
-            lambda: [[[g.start, g.stop] for g in self.waiting], since and [since.phase, since.epoch]]
+        state = self.resume_from
+        groups, at = processes.broadcast(
+            lambda: [[[g.start, g.stop] for g in self.waiting], state and [state.phase, state.epoch]]
         )
         self.waiting = [range(*group) for group in groups]
         if at:
             phase, epoch = at
-            self.since = State(phase, epoch, load(team.handed(save(dict(since.tensors)) if since else b"")))
+            tensors = processes.broadcast_bytes(save(dict(state.tensors)) if state else b"")
+            self.resume_from = State(phase, epoch, load(tensors))
 
     def after_epoch(self, epoch: Epoch, group: range) -> None:
         pass
@@ -52,7 +62,7 @@ class Standing:
         pass
 
 
-class Progress(Standing):
+class Progress(Queue):
     """The groups of runs that are finished as well, in memory, in the folders and in the checkpoint."""
 
     def __init__(self, prepared: Prepared, folders: list[Path], group: int, say: Callable[[str], None]):
@@ -67,7 +77,7 @@ class Progress(Standing):
         if prepared.experiments[0].resume:
             kept = reopened(folders, configs)
             if kept:
-                self.finished, self.waiting, self.since = kept.finished, kept.waiting, kept.state
+                self.finished, self.waiting, self.resume_from = kept.finished, kept.waiting, kept.state
                 halved, seconds = kept.halved, kept.seconds
                 say(f"going on {where(kept)}")
         else:
@@ -77,7 +87,10 @@ class Progress(Standing):
         for folder, draw in zip(folders, prepared.draws, strict=True):
             if not (folder / "noise.safetensors").exists():
                 draw.save(folder / "noise.safetensors")
-        self.record = Record(prepared.experiments, folders, say, halved)
+        clean_RM = prepared.reference.clean_RM
+        if clean_RM is None:
+            clean_RM = torch.ones_like(prepared.problem.y_RM, dtype=torch.bool)
+        self.writer = Writer(prepared.experiments, folders, say, clean_RM, halved)
         self.started = time.perf_counter() - seconds
 
     @property
@@ -86,23 +99,23 @@ class Progress(Standing):
         return time.perf_counter() - self.started
 
     def after_epoch(self, epoch: Epoch, group: range) -> None:
-        self.record.write(epoch, group)
+        self.writer.write(epoch, group)
         if self.resumable and self.checkpoints.due():
-            self._keep((epoch.phase, epoch.number), epoch)
+            self._keep((epoch.position, epoch.number), epoch)
 
     def after_group(self, group: range, training: Training) -> None:
         """Its networks are written; then it is done with."""
-        self.record.keep(training, group)
+        self.writer.keep(training, group)
         self.finished.append(group)
         self._keep()
 
     def after_halving(self, group: range) -> None:
-        self.record.begin_again(group)
+        self.writer.begin_again(group)
         self._keep()
 
     def _keep(self, at: tuple[int, int] | None = None, epoch: Epoch | None = None) -> None:
         tensors = state_of(epoch.training) if epoch else None
-        self.checkpoints.write(self.finished, self.waiting, self.record.halved, self.seconds, at, tensors)
+        self.checkpoints.write(self.finished, self.waiting, self.writer.halved, self.seconds, at, tensors)
 
 
 def reopened(folders: list[Path], configs: list[dict[str, Any]]) -> checkpoint.Checkpoint | None:
@@ -119,13 +132,13 @@ def reopened(folders: list[Path], configs: list[dict[str, Any]]) -> checkpoint.C
     return kept
 
 
-def refuse_different(team: Team, configs: list[dict[str, Any]]) -> None:
-    """The processes of a team must have been given the same, or their sums would mean nothing."""
-    for theirs, mine in zip(team.told(lambda: files.plain(configs)), configs, strict=True):
+def refuse_different(processes: Processes, configs: list[dict[str, Any]]) -> None:
+    """All processes must have been given the same, or their sums would mean nothing."""
+    for theirs, mine in zip(processes.broadcast(lambda: files.plain(configs)), configs, strict=True):
         if found := checkpoint.difference(theirs, mine):
             name, first, here = found
             raise ValueError(
-                f"process {team.rank} has {name} {here}, but the first has {first}: "
+                f"process {processes.rank} has {name} {here}, but the first has {first}: "
                 "start all with the same command, data and versions."
             )
 
@@ -134,3 +147,136 @@ def where(kept: checkpoint.Checkpoint) -> str:
     done = sum(map(len, kept.finished))
     runs = f"{done} runs are finished; " if done else ""
     return runs + (f"after epoch {kept.state.epoch}" if kept.state else "with the next")
+
+
+# ---- what a run leaves behind ---------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes the rows of a stack to the folders of its experiments, and says what went wrong, once each."""
+
+    def __init__(
+        self,
+        experiments: list[Experiment],
+        folders: list[Path],
+        say: Callable[[str], None],
+        clean_RM: torch.Tensor,  # all of them, where nobody knows
+        halved: list[int] | None = None,
+    ):
+        self.folders, self.say, self.clean_RM = folders, say, clean_RM
+        self.seeds = [seed for experiment in experiments for seed in experiment.seeds]  # of each run
+        self.owners = [i for i, experiment in enumerate(experiments) for _ in experiment.seeds]  # of each run
+        self.rows = [files.read_rows(folder / "metrics.jsonl") for folder in folders]
+        self.reported: set[str] = set()
+        self.halved = halved or [0] * len(self.owners)  # how often each run was begun again
+        there = {(i, row["seed"]) for i, rows in enumerate(self.rows) for row in rows}
+        self.begun = {run for run, i in enumerate(self.owners) if (i, self.seeds[run]) in there}
+
+    def write(self, epoch: Epoch, group: range) -> None:
+        """The rows of one epoch of the runs of a group."""
+        name = "estimate.jsonl" if epoch.preliminary else "metrics.jsonl"
+        if not epoch.preliminary:
+            for run, row in zip(group, epoch.rows, strict=True):
+                if self.halved[run] and run not in self.begun:
+                    row["events"]["out_of_memory"] = self.halved[run]
+            self.begun |= set(group)
+        for i, folder in enumerate(self.folders):
+            mine = [row for run, row in zip(group, epoch.rows, strict=True) if self.owners[run] == i]
+            if not epoch.preliminary:
+                self.rows[i] += mine
+            files.append_rows(folder / name, mine)
+        if epoch.in_ledger and not epoch.preliminary:
+            self.write_losses(epoch, group)
+        for row in epoch.rows:
+            self.report(row)
+
+    def write_losses(self, epoch: Epoch, group: range) -> None:
+        """Histograms of the losses of one epoch, a row for each run."""
+        training, clean_RM = epoch.training, self.clean_RM[group.start : group.stop]
+        found = loss_histograms(training.records, training.batches.in_batch_order(clean_RM))
+        for run, histograms in zip(group, found, strict=True):
+            row = {"seed": self.seeds[run], "epoch": epoch.number, **histograms}
+            files.append_rows(self.folders[self.owners[run]] / "losses.jsonl", [row])
+
+    def begin_again(self, group: range) -> None:
+        """A group ran out of memory: what was written of its runs is taken back, and the event counted."""
+        self.say(f"{len(group)} runs together do not fit into memory: going on with {len(group) // 2} at a time")
+        self.begun -= set(group)
+        for run in group:
+            self.halved[run] += 1
+            i = self.owners[run]
+            self.rows[i] = [row for row in self.rows[i] if row["seed"] != self.seeds[run]]
+            for name in files.ROWS:
+                files.drop_rows(self.folders[i] / name, self.seeds[run])
+
+    def keep(self, training: Training, group: range) -> None:
+        """The trained networks of each run of a group, and what they think of the labels: files of its own."""
+        stack, ledger = training.stack, training.ledger
+        quality_RM, suggested_RM = (ledger.quality(), ledger.suggestion()) if ledger else ([], [])
+        for r, run in enumerate(group):
+            folder, seed = self.folders[self.owners[run]], self.seeds[run]
+            networks = [stack.network(n, r) for n in range(stack.shape[0])]
+            write_tensors(networks_file(folder, seed), weights_of(networks))
+            if ledger:
+                quality_M, suggested_M = torch.from_numpy(quality_RM[r]).float(), torch.from_numpy(suggested_RM[r])
+                write_tensors(opinions_file(folder, seed), {"quality": quality_M, "suggested": suggested_M})
+
+    def report(self, row: dict) -> None:
+        for event, count in row["events"].items():
+            if event not in self.reported:
+                self.reported.add(event)
+                self.say(f"seed {row['seed']}, epoch {row['epoch']}: {event} × {count} ({EVENTS[event]})")
+
+
+def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, save(tensors))
+
+
+def networks_file(folder: Path, seed: int) -> Path:
+    return folder / "networks" / f"seed-{seed}.safetensors"
+
+
+def opinions_file(folder: Path, seed: int) -> Path:
+    """The quality of each training label, and the likeliest other one."""
+    return folder / "opinions" / f"seed-{seed}.safetensors"
+
+
+def summarise(
+    experiment: Experiment, plan: Plan, rows: list[dict], draw: Noise, device: str, seconds: float
+) -> dict[str, Any]:
+    """One cell of a table: means over networks, the last ten epochs and the seeds, in percent."""
+    by_seed = [[row for row in rows if row["seed"] == seed] for seed in experiment.seeds]
+    means, maxima = zip(*(last_ten(one) for one in by_seed), strict=True)
+    last = [row for one in by_seed for row in one[-10:]]
+    precisions = [row["label_precision"] for row in last if row["label_precision"] is not None]
+    events: dict[str, int] = {}
+    for row in rows:
+        for name, count in row["events"].items():
+            events[name] = events.get(name, 0) + count
+    n_networks = len(rows[0]["test_accuracy"])
+    return {
+        "network": experiment.network_name,
+        "method": experiment.method,
+        "loss": experiment.loss,
+        "warmup_loss": experiment.warmup_loss,
+        "fidelity": str(experiment.parsed_fidelity),
+        "noise": draw.kind,
+        "rate": draw.nominal_rate,
+        "realised_rate": draw.rate if experiment.truth_is_known else None,
+        "noise_seed": experiment.noise_seed,
+        "noise_sha256": draw.sha256,
+        "epochs": plan.epochs,
+        "seeds": list(experiment.seeds),
+        "mean": 100 * fmean(means),
+        "std": 100 * stdev(means) if len(means) > 1 else None,
+        "max": 100 * fmean(maxima),
+        "mean_per_seed": [100 * mean for mean in means],
+        "mean_per_network": [100 * fmean(row["test_accuracy"][n] for row in last) for n in range(n_networks)],
+        "ensemble": 100 * fmean(row["ensemble_accuracy"] for row in last),
+        "label_precision": 100 * fmean(precisions) if precisions else None,
+        "events": events,
+        "seconds": round(seconds, 2),
+        "hardware": hardware(device),
+        "torch": torch.__version__,
+    }

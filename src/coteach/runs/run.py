@@ -3,10 +3,11 @@
 Experiments that differ only in noise, τ and seeds can run together, as one stack of networks.
 """
 
+import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,24 @@ from safetensors.torch import load_file
 from torch import nn
 
 from coteach.data import Dataset
-from coteach.engine.batches import View
+from coteach.engine import Engine
+from coteach.engine.batches import View, same_view
 from coteach.engine.distributed import ProcessLost
+from coteach.engine.stream import closing_streams
+from coteach.engine.training import Epoch, Problem, Training, start
+from coteach.iterative import fit_iterative
+from coteach.measure import measure
+from coteach.methods import Method
 from coteach.networks.models import take_weights
+from coteach.plan import Plan
 from coteach.runs import folder as files
-from coteach.runs import setup
 from coteach.runs.callbacks import Followed, Tracker
-from coteach.runs.checkpoint import told_how_to_go_on
+from coteach.runs.checkpoint import advising_resume
 from coteach.runs.experiment import Experiment, differing_fields
-from coteach.runs.folder import locked
-from coteach.runs.groups import fitting_group, in_groups, out_of_memory
-from coteach.runs.prepare import Prepared, prepare
-from coteach.runs.progress import Progress, Standing, refuse_different
-from coteach.runs.record import networks_file, summarise
-from coteach.runs.resume import stored_experiment
-from coteach.train import Epoch, Training, fit
+from coteach.runs.folder import locked, stored_experiment
+from coteach.runs.prepare import Prepared, dataset_options, named_after, prepare
+from coteach.runs.progress import Progress, Queue, networks_file, refuse_different, summarise
+from coteach.train import fit, mini_batch
 
 MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "noise_stream", "tau", "seeds", "out", "resume"}
 
@@ -179,29 +183,27 @@ def run_stack(
     if trackers and len(experiments) > 1:
         raise ValueError("trackers follow one experiment: run it alone.")
     prepared = prepare(experiments, dataset, view)
-    team = prepared.team
-    if not team.leads:  # it writes nothing and says nothing: it is told what the first one does
+    processes = prepared.processes
+    if not processes.is_leader:  # it writes nothing and says nothing
         say, on_epoch = lambda line: None, lambda epoch: None
     for line in prepared.notes:
         say(line)
-    folders = [
-        Path(folder) for folder in team.told(lambda: [str(e.resume or files.claim(e)) for e in experiments])
-    ]
+    claimed = processes.broadcast(lambda: [str(e.resume or files.claim(e)) for e in experiments])
+    folders = [Path(folder) for folder in claimed]
     with ExitStack() as until_done:
-        for folder in folders if team.leads else ():
+        for folder in folders if processes.is_leader else ():
             until_done.enter_context(locked(folder))
-        until_done.enter_context(told_of_the_lost(folders[0]))
+        until_done.enter_context(naming_the_folder(folders[0]))
         again = f"`{files.resuming(folders[0], experiments[0].data_dir)}`" if alone else "the same command"
-        until_done.enter_context(told_how_to_go_on(folders[0], again, say))
-        until_done.enter_context(setup.torch_set(prepared.threads, experiments[0].deterministic, prepared.device))
-        until_done.enter_context(prepared.engine.precision.set())
-        followed = until_done.enter_context(Followed(trackers if team.leads else (), folders[0], say))
+        until_done.enter_context(advising_resume(folders[0], again, say))
+        until_done.enter_context(prepared.setup.active())
+        followed = until_done.enter_context(Followed(trackers if processes.is_leader else (), folders[0], say))
 
         def after(epoch: Epoch) -> None:
             followed.after(epoch)
             on_epoch(epoch)
 
-        progress = train(prepared, folders, say, after)
+        progress = train_in_groups(prepared, folders, say, after)
         results = [
             finish(prepared, progress, i, experiment, folder)
             for i, (experiment, folder) in enumerate(zip(experiments, folders, strict=True))
@@ -210,44 +212,49 @@ def run_stack(
         return results
 
 
-def train(
+def train_in_groups(
     p: Prepared, folders: list[Path], say: Callable[[str], None], on_epoch: Callable[[Epoch], None]
-) -> Standing:
+) -> Queue:
     """All runs of a stack, in groups that fit the memory of the device."""
     fitting = p.group or fitting_group(p.problem, p.method, p.plan, p.build, p.engine, p.view)
-    group_size = p.team.least(fitting)
-    progress = Progress(p, folders, group_size, say) if p.team.leads else Standing()
-    if p.team.size > 1:
-        refuse_different(p.team, progress.configs if isinstance(progress, Progress) else p.configs(group_size))
-        progress.share(p.team)
+    group_size = p.processes.minimum(fitting)
+    progress = Progress(p, folders, group_size, say) if p.processes.is_leader else Queue()
+    if p.processes.size > 1:
+        mine = progress.configs if isinstance(progress, Progress) else p.configs(group_size)
+        refuse_different(p.processes, mine)
+        progress.share(p.processes)
 
     def train_group(group: range) -> Training:
+        problem, reference = p.problem.part(group), p.reference.part(group)
+
         def after(epoch: Epoch) -> None:
+            epoch = replace(epoch, rows=measure(epoch, reference))
             progress.after_epoch(epoch, group)
             on_epoch(epoch)
 
-        since = progress.take_since()
-        part = p.problem.part(group)
-        with told_of_memory(p.team.size):
+        if p.method.in_rounds:
+            return fit_iterative(problem, p.plan, p.build, engine=p.engine, on_epoch=after)
+        with refusing_to_halve(p.processes.size):
             return fit(
-                part,
+                problem,
                 p.method,
                 p.plan,
                 p.build,
                 engine=p.engine,
                 view=p.view,
-                team=p.team,
-                ledger=p.experiments[0].ledger and not p.method.in_rounds,
-                since=since,
+                processes=p.processes,
+                ledger=p.experiments[0].ledger,
+                resume_from=progress.take_state(),
                 on_epoch=after,
             )
 
-    in_groups(progress.waiting, train_group, progress.after_group, progress.after_halving)
+    with closing_streams(p.reference.x_test):
+        in_groups(progress.waiting, train_group, progress.after_group, progress.after_halving)
     return progress
 
 
 @contextmanager
-def told_of_memory(processes: int) -> Iterator[None]:
+def refusing_to_halve(processes: int) -> Iterator[None]:
     """One process alone goes on with fewer runs at a time; of several, all would have to at once."""
     try:
         yield
@@ -260,17 +267,17 @@ def told_of_memory(processes: int) -> Iterator[None]:
 
 
 @contextmanager
-def told_of_the_lost(folder: Path) -> Iterator[None]:
+def naming_the_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     except ProcessLost as lost:
         raise ValueError(f"{lost} The same command with `--resume {folder}` goes on.") from lost
 
 
-def finish(p: Prepared, progress: Standing, i: int, experiment: Experiment, folder: Path) -> Result:
+def finish(p: Prepared, progress: Queue, i: int, experiment: Experiment, folder: Path) -> Result:
     def end() -> tuple[list[dict], dict[str, Any]]:
         assert isinstance(progress, Progress)
-        rows = progress.record.rows[i]
+        rows = progress.writer.rows[i]
         summary = {"dataset": p.dataset.name}
         summary |= summarise(experiment, p.plan, rows, p.draws[i], p.device, progress.seconds)
         files.write_summary(folder, summary)
@@ -278,7 +285,7 @@ def finish(p: Prepared, progress: Standing, i: int, experiment: Experiment, fold
             progress.checkpoints.remove()
         return rows, summary
 
-    rows, summary = p.team.told(end)
+    rows, summary = p.processes.broadcast(end)
     return Result(folder, rows, summary, p.method.networks, p.build, p.device)
 
 
@@ -294,14 +301,14 @@ def compatible(experiments: list[Experiment], dataset: Dataset | None) -> list[E
             raise ValueError(
                 "the data set is no Dataset: make one with Dataset.from_arrays(x, y, x_test, y_test)."
             )
-        experiments = [setup.named_after(dataset, experiment) for experiment in experiments]
+        experiments = [named_after(dataset, experiment) for experiment in experiments]
     for experiment in experiments:
         experiment.check()
         if experiment.resume is None:
             files.refuse_if_taken(experiment.out, experiment.data_dir)
         if differing := differing_fields(experiments[0], experiment) - MAY_DIFFER:
             raise ValueError(f"experiments that run together must have the same {', '.join(sorted(differing))}.")
-    if dataset is None and len({repr(setup.dataset_options(experiment)) for experiment in experiments}) > 1:
+    if dataset is None and len({repr(dataset_options(experiment)) for experiment in experiments}) > 1:
         raise ValueError("open-sets of another rate or noise_seed are other images: run them one by one.")
     if len({experiment.resume is None for experiment in experiments}) > 1:
         raise ValueError("experiments that run together go on together: set resume in all of them, or in none.")
@@ -309,3 +316,77 @@ def compatible(experiments: list[Experiment], dataset: Dataset | None) -> list[E
     if len(set(outs)) < len(outs):
         raise ValueError("two experiments have the same out: give each a folder of its own.")
     return experiments
+
+
+# ---- groups of runs that fit into memory ----------------------------------------------------------------------
+
+
+def in_groups(
+    waiting: list[range],
+    train: Callable[[range], Training],
+    done: Callable[[range, Training], None],
+    halved: Callable[[range], None],
+) -> None:
+    """Train the groups of runs that are waiting; one that runs out of memory is halved and begun again.
+
+    A run is a function of its seed, so beginning again repeats it. The list is what still waits: a group is off it
+    before `done` is told, and replaced there by its halves, as are those after it, before `halved` is.
+    """
+    while waiting:
+        group = waiting[0]
+        try:
+            trained = train(group)
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not out_of_memory(error) or len(group) == 1:
+                raise
+        else:
+            waiting.remove(group)
+            done(group, trained)
+            del trained  # its memory is for the next
+            continue
+        forget()  # outside of the except clause, whose traceback holds on to the tensors
+        waiting[:] = [piece for g in waiting for piece in halves(g, len(group) // 2)]
+        halved(group)
+
+
+def halves(group: range, size: int) -> list[range]:
+    return [group[i : i + size] for i in range(0, len(group), size)]
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Of a GPU, or of the machine itself, which torch tells only by its words."""
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+
+
+def forget() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def fitting_group(
+    problem: Problem,
+    method: Method,
+    plan: Plan,
+    build: Callable[[], nn.Module],
+    engine: Engine,
+    view: View | None,
+) -> int:
+    """How many runs go into four fifths of a GPU's free memory, if each takes as much as one that is tried."""
+    runs, device = len(problem.seeds), problem.y_RM.device
+    if device.type == "cpu" or runs == 1:
+        return runs
+    forget()
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    engine = replace(engine, compiled=False)  # not for one step
+    training = start(problem.part(range(1)), method.networks, plan, build, engine, view or same_view)
+    training.clock.set_epoch(1)
+    for _ in training.batches.deal(1):
+        mini_batch(training, method.planned(plan)[0])()
+        break
+    taken = torch.cuda.max_memory_allocated(device) - before
+    del training
+    forget()
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(1, min(runs, int(0.8 * free) // taken))

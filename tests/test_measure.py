@@ -17,8 +17,8 @@ from coteach import rules
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.records import Choice, Records
 from coteach.engine.stack import Stack
-from coteach.labels.histograms import BINS, EDGES
-from coteach.metrics import count, evaluate, last_ten, loss_histograms
+from coteach.measure import count, evaluate, loss_histograms
+from coteach.metrics import LOSS_BINS, LOSS_EDGES, last_ten
 from coteach.names import EVENTS
 from coteach.rules import Batch
 
@@ -236,21 +236,21 @@ def test_an_epoch_of_one_network_is_plain_counting(name, steps):
 def test_the_histograms_of_losses_are_plain_counting(steps):
     found = loss_histograms(written(rules.standard, steps), torch.stack([step.clean_RB for step in steps]))
     for run, histograms in enumerate(found):
-        expected = {"right": [0] * BINS, "wrong": [0] * BINS}
+        expected = {"right": [0] * LOSS_BINS, "wrong": [0] * LOSS_BINS}
         for step in steps:
             for losses in step.seen.loss_NRB[:, run].tolist():
                 for loss, clean in zip(losses, step.clean_RB[run].tolist(), strict=True):
                     if math.isfinite(loss):
-                        above = sum(loss >= edge for edge in EDGES)
-                        expected["right" if clean else "wrong"][min(max(above - 1, 0), BINS - 1)] += 1
+                        above = sum(loss >= edge for edge in LOSS_EDGES)
+                        expected["right" if clean else "wrong"][min(max(above - 1, 0), LOSS_BINS - 1)] += 1
         assert histograms == expected
 
 
 def test_the_bins_are_those_that_every_file_of_losses_has():
-    assert BINS == 44
-    assert EDGES[0] == pytest.approx(1e-4)
-    assert EDGES[32] == 1
-    assert EDGES[-1] == pytest.approx(10**1.5)
+    assert LOSS_BINS == 44
+    assert LOSS_EDGES[0] == pytest.approx(1e-4)
+    assert LOSS_EDGES[32] == 1
+    assert LOSS_EDGES[-1] == pytest.approx(10**1.5)
 
 
 def one_step(peaks, loss, keep, weight, clean):

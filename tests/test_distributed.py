@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-import team_work
+import distributed_work
 from coteach.data import Dataset
-from coteach.engine.distributed import ALONE, Team
+from coteach.engine import setup
+from coteach.engine.distributed import ONE_PROCESS, Processes
 from coteach.runs import folder as files
-from coteach.runs import prepare, setup
+from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
 from coteach.runs.progress import refuse_different
-from coteach.runs.run import run, told_of_memory
+from coteach.runs.run import refusing_to_halve, run
 from tiny import PLAN, mlp, normed
 
 HERE = Path(__file__).parent
@@ -35,9 +36,9 @@ Crew = Callable[..., list[tuple[int, str, str]]]
 
 @pytest.fixture(scope="module")
 def crew(tmp_path_factory) -> Iterator[Crew]:
-    """crew(size, what, *arguments): exit code, output and errors of each process; see team_work.py."""
+    """crew(size, what, *arguments): exit code, output and errors of each process; see distributed_work.py."""
     program = subprocess.Popen(
-        [sys.executable, HERE / "team_work.py"],
+        [sys.executable, HERE / "distributed_work.py"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT,
     )  # fmt: skip
 
@@ -60,7 +61,7 @@ def crew(tmp_path_factory) -> Iterator[Crew]:
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, Tensor]:
-    return team_work.all_trained(ALONE)
+    return distributed_work.all_trained(ONE_PROCESS)
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -121,10 +122,10 @@ def assert_same_rows(found: list[dict], expected: list[dict]) -> None:
             )
 
 
-def part_of(rank: int, size: int) -> Team:
-    team = Team()
-    team.rank, team.size = rank, size
-    return team
+def part_of(rank: int, size: int) -> Processes:
+    processes = Processes()
+    processes.rank, processes.size = rank, size
+    return processes
 
 
 @given(st.integers(0, 1000), st.integers(1, 40))
@@ -224,7 +225,7 @@ def test_only_run_is_for_several_processes():
 # ---- what is refused ------------------------------------------------------------------------------------------
 
 
-class Told(Team):
+class Second(Processes):
     """A second process that is told something else than it would make itself."""
 
     rank, size = 1, 2
@@ -232,32 +233,32 @@ class Told(Team):
     def __init__(self, other):
         self.other = other
 
-    def told(self, make):
+    def broadcast(self, make):
         return self.other
 
 
 def test_processes_that_were_given_different_things_are_refused():
     config = {"plan": {"lr": 0.1}, "data": {"sha256": "a"}, "hardware": {"name": "this"}}
-    refuse_different(Told([config | {"hardware": {"name": "that"}}]), [config])
+    refuse_different(Second([config | {"hardware": {"name": "that"}}]), [config])
     with pytest.raises(ValueError, match=r"process 1 has data.sha256 a, but the first has b"):
-        refuse_different(Told([config | {"data": {"sha256": "b"}}]), [config])
+        refuse_different(Second([config | {"data": {"sha256": "b"}}]), [config])
 
 
 def test_parts_of_nothing_are_refused_and_of_one_where_a_network_normalises():
-    setup.refuse_small_parts(mlp(), replace(PLAN, batch_size=4), 4)
+    setup.refuse_small_batches(mlp(), replace(PLAN, batch_size=4), 4)
     with pytest.raises(ValueError, match="batch_size is 3, which 4 processes share: give at least 4"):
-        setup.refuse_small_parts(mlp(), replace(PLAN, batch_size=3), 4)
+        setup.refuse_small_batches(mlp(), replace(PLAN, batch_size=3), 4)
     with pytest.raises(ValueError, match="give at least 8"):
-        setup.refuse_small_parts(normed(), replace(PLAN, batch_size=7), 4)
+        setup.refuse_small_batches(normed(), replace(PLAN, batch_size=7), 4)
 
 
 def test_the_number_of_processes_decides_the_result_of_a_network_that_normalises_and_of_no_other(monkeypatch):
     pixels = torch.zeros(40, 3, 32, 32, dtype=torch.uint8).numpy()
     images = Dataset.from_arrays(pixels, np.arange(40) % 2, pixels, np.arange(40) % 2)
-    monkeypatch.setattr(prepare, "joined", lambda device: Told(None))
+    monkeypatch.setattr(prepare, "join", lambda device: Second(None))
 
     def prepared(**more):
-        experiment = setup.named_after(images, Experiment(batch_size=8, epochs=2, device="cpu", tau=0.1, **more))
+        experiment = prepare.named_after(images, Experiment(batch_size=8, epochs=2, device="cpu", tau=0.1, **more))
         return prepare.prepare([experiment], images, None)
 
     assert prepared(network="cnn7").configs(1)[0]["engine"]["processes"] == 2
@@ -267,11 +268,11 @@ def test_the_number_of_processes_decides_the_result_of_a_network_that_normalises
 
 
 def test_several_processes_do_not_halve_their_groups_each_for_itself():
-    with pytest.raises(torch.OutOfMemoryError), told_of_memory(1):
+    with pytest.raises(torch.OutOfMemoryError), refusing_to_halve(1):
         raise torch.OutOfMemoryError("CUDA out of memory.")
-    with pytest.raises(ValueError, match="smaller --group"), told_of_memory(2):
+    with pytest.raises(ValueError, match="smaller --group"), refusing_to_halve(2):
         raise torch.OutOfMemoryError("CUDA out of memory.")
-    with pytest.raises(RuntimeError, match="something else"), told_of_memory(2):
+    with pytest.raises(RuntimeError, match="something else"), refusing_to_halve(2):
         raise RuntimeError("something else")
 
 
@@ -282,7 +283,7 @@ def test_each_process_takes_the_gpu_of_its_number(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert setup.own_device("cuda:1") == "cuda:1"  # alone
-    monkeypatch.setattr(setup, "processes", lambda: 2)
+    monkeypatch.setattr(setup, "world_size", lambda: 2)
     assert [setup.own_device(name) for name in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
     assert taken == [1, 1]
     with pytest.raises(ValueError, match="each process takes a GPU of its own"):

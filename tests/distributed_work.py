@@ -1,4 +1,4 @@
-"""What the processes of test_team.py do, and a program that starts them.
+"""What the processes of test_distributed.py do, and a program that starts them.
 
 On its standard input are lines of JSON: how many processes, one of the functions below, its arguments, and a
 folder for what they print; it answers each with the exit codes. Processes are forked from a parent that has loaded
@@ -26,22 +26,22 @@ from coteach.augment import CROP_DRAWS, Augment, random_crop_flip, unit_range
 from coteach.cli import run as command
 from coteach.data.base import Rows
 from coteach.engine import Engine
-from coteach.engine.distributed import Team, joined
-from coteach.engine.state import state_of
+from coteach.engine.distributed import Processes, join
 from coteach.engine.stream import Stream
+from coteach.engine.training import Epoch, state_of
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs import checkpoint
-from coteach.train import Epoch, Problem, fit
+from coteach.train import fit
 from killed import die_at
-from tiny import BY_RULE, FIDELITIES, PLAN, mlp, normed, problem
+from tiny import BY_RULE, FIDELITIES, PLAN, Known, mlp, normed, problem
 
 LOADED = sklearn.datasets, command
 SOON = 100  # seconds; a process that does not notice the end of another would wait for ten minutes
 UNEVEN = replace(PLAN, epochs=4, warmup=1, ramp=2, batch_size=17)  # in parts of 8 and 9, or 4, 4, 4 and 5
 
 
-def few() -> Problem:
+def few() -> Known:
     return problem(n=40, runs=2)
 
 
@@ -50,13 +50,13 @@ class Case:
     name: str
     method: str
     plan: Plan = UNEVEN
-    problem: Callable[[], Problem] = few
+    problem: Callable[[], Known] = few
     build: Callable[[], nn.Module] = mlp
     batched: bool | None = None
     ledger: bool = False
 
 
-def images() -> Problem:
+def images() -> Known:
     p = few()
     shift = Augment(CROP_DRAWS, train=lambda x, u: random_crop_flip(x, u, padding=1), test=unit_range, size=4)
     return replace(p, x_M=p.x_M.view(-1, 1, 2, 4), x_test=p.x_test.view(-1, 1, 2, 4), augment=shift)
@@ -66,12 +66,12 @@ def flat_mlp() -> nn.Module:
     return nn.Sequential(nn.Flatten(), *mlp())
 
 
-def streamed() -> Problem:
+def streamed() -> Known:
     p = images()
     return replace(p, x_M=Stream(Rows(p.x_M), "cpu"), x_test=Stream(Rows(p.x_test), "cpu"))
 
 
-def poisoned() -> Problem:
+def poisoned() -> Known:
     """One sample is not finite: whoever has it in its part, all networks sit the batch out in all processes."""
     p = few()
     x_M = p.x_M.clone()
@@ -96,24 +96,25 @@ def cases() -> Iterator[Case]:
     yield Case("normed and still", "standard", replace(short, batch_size=20, lr=0.0), build=normed)
 
 
-def trained(case: Case, team: Team) -> dict[str, Tensor]:
+def trained(case: Case, processes: Processes) -> dict[str, Tensor]:
     """The picks of every step, the rows as text, and all that was learnt."""
     picks: list[Tensor] = []
     rows: list[list[dict]] = []
 
     def after(epoch: Epoch) -> None:
         picks.append(epoch.training.records.learnt_SNRB.clone())
-        rows.append(epoch.rows)
+        rows.append(p.rows(epoch))
 
-    training = fit(case.problem(), METHODS[case.method], case.plan, case.build, team=team, ledger=case.ledger,
+    p = case.problem()
+    training = fit(p, METHODS[case.method], case.plan, case.build, processes=processes, ledger=case.ledger,
                    engine=Engine(torch.float64, case.batched), on_epoch=after)  # fmt: skip
     text = torch.tensor(list(json.dumps(rows).encode()), dtype=torch.uint8)
     state = {name: t.detach().clone() for name, t in state_of(training).items() if not name.startswith("gen")}
     return {"picks": torch.stack(picks), "rows": text, **state}
 
 
-def all_trained(team: Team) -> dict[str, Tensor]:
-    return {f"{case.name}/{key}": t for case in cases() for key, t in trained(case, team).items()}
+def all_trained(processes: Processes) -> dict[str, Tensor]:
+    return {f"{case.name}/{key}": t for case in cases() for key, t in trained(case, processes).items()}
 
 
 # ---- what a process is asked to do ----------------------------------------------------------------------------
@@ -121,9 +122,9 @@ def all_trained(team: Team) -> dict[str, Tensor]:
 
 def fits(folder: str) -> None:
     """Train every case and write what came of it."""
-    team = joined("cpu")
-    assert joined("cpu").size == team.size  # the group is there already, and is left alone
-    save_file(all_trained(team), Path(folder) / f"{team.rank}.safetensors")
+    processes = join("cpu")
+    assert join("cpu").size == processes.size  # the group is there already, and is left alone
+    save_file(all_trained(processes), Path(folder) / f"{processes.rank}.safetensors")
 
 
 def command(*arguments: str) -> None:

@@ -8,25 +8,29 @@ import torch
 from torch import nn
 
 from coteach import networks
+from coteach.engine import setup
 from coteach.engine.precision import Precision
+from coteach.engine.setup import Options, choose_engine, choose_threads
+from coteach.methods import METHODS
 from coteach.plan import Plan
-from coteach.runs import choices
-from coteach.runs.choices import choose_engine, choose_threads
 from coteach.runs.experiment import Experiment
 
-KERNELS_RUN = choices.kernels_run
+KERNELS_RUN = setup.kernels_run
+PAIR = METHODS["coteaching"]
 SHAPES = {"mlp": (1, 28, 28), "small_cnn": (3, 32, 32), "cnn7": (3, 32, 32), "preact_resnet18": (3, 32, 32)}
 
 
-def engine(name: str, device: str = "cuda", networks_in_all: int = 2, epochs: int = 200, **said):
+def engine(name: str, device: str = "cuda", networks_in_all: int = 2, epochs: int = 200, method=PAIR.name, **said):
     network = networks.build(name, shape=SHAPES[name], n_classes=10)
-    return choose_engine(Experiment(**said), Plan(epochs=epochs), network, networks_in_all, 60_000, device)
+    return choose_engine(
+        network, networks_in_all, METHODS[method], Plan(epochs=epochs), 60_000, device, Options(**said)
+    )
 
 
 @pytest.fixture(autouse=True)
 def compiler(monkeypatch):
-    monkeypatch.setattr(choices, "can_compile", lambda: True)
-    monkeypatch.setattr(choices, "kernels_run", lambda device: True)
+    monkeypatch.setattr(setup, "can_compile", lambda: True)
+    monkeypatch.setattr(setup, "kernels_run", lambda device: True)
 
 
 @pytest.mark.parametrize(
@@ -53,20 +57,20 @@ def test_without_our_kernels_a_pair_of_convolutional_networks_is_faster_in_a_loo
         assert not engine("small_cnn", precision=precision).batched
         assert engine("small_cnn", networks_in_all=3, precision=precision).batched
     unpooled = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3), nn.Flatten())
-    assert not choose_engine(Experiment(), Plan(), unpooled, 2, 60_000, "cuda").batched
-    assert choose_engine(Experiment(), Plan(), unpooled[:3], 2, 60_000, "cuda").batched
-    monkeypatch.setattr(choices, "kernels_run", lambda device: False)
+    assert not choose_engine(unpooled, 2, PAIR, Plan(), 60_000, "cuda").batched
+    assert choose_engine(unpooled[:3], 2, PAIR, Plan(), 60_000, "cuda").batched
+    monkeypatch.setattr(setup, "kernels_run", lambda device: False)
     assert not engine("small_cnn").batched
 
 
 def test_small_networks_are_batched_on_a_cpu():
     small = networks.build("mlp", shape=(64,), n_classes=10)
-    assert choose_engine(Experiment(), Plan(batch_size=64), small, 2, 1000, "cpu").batched
+    assert choose_engine(small, 2, PAIR, Plan(batch_size=64), 1000, "cpu").batched
 
 
 def test_a_recurrent_network_is_never_batched():
     network = nn.Sequential(nn.Conv1d(1, 1, 1), nn.LSTM(4, 4))
-    assert not choose_engine(Experiment(), Plan(), network, 30, 1000, "cuda").batched
+    assert not choose_engine(network, 30, PAIR, Plan(), 1000, "cuda").batched
 
 
 def test_only_convolutions_on_a_gpu_leave_float32():
@@ -89,7 +93,7 @@ def test_long_trainings_on_a_gpu_are_compiled(monkeypatch):
     assert not engine("mlp", "cpu").compiled
     with pytest.raises(ValueError, match="on a CPU"):
         engine("mlp", "cpu", compile="yes")
-    monkeypatch.setattr(choices, "can_compile", lambda: False)
+    monkeypatch.setattr(setup, "can_compile", lambda: False)
     assert not engine("mlp").compiled
 
 
@@ -99,7 +103,7 @@ def test_only_batched_networks_in_tf32_are_pooled(monkeypatch):
     assert not engine("small_cnn", networks_in_all=30, stack="loop").pooled
     for precision in ("float32", "bf16"):
         assert not engine("small_cnn", networks_in_all=30, precision=precision).pooled
-    monkeypatch.setattr(choices, "kernels_run", lambda device: False)
+    monkeypatch.setattr(setup, "kernels_run", lambda device: False)
     assert not engine("small_cnn", networks_in_all=30).pooled
 
 
@@ -112,7 +116,7 @@ def test_kernels_that_cannot_be_built_are_left_out(capability, pooled_convolutio
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch, "zeros", lambda *shape, device: None)
-    monkeypatch.setattr(choices, "pooled_convolution", pooled_convolution)
+    monkeypatch.setattr(setup, "pooled_convolution", pooled_convolution)
     assert KERNELS_RUN.__wrapped__("cuda") is runs
 
 
@@ -122,7 +126,7 @@ def test_a_gpu_captures():
 
 
 def test_threads_follow_the_work_of_a_step(monkeypatch):
-    monkeypatch.setattr(choices.torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(setup.torch, "get_num_threads", lambda: 8)
     small, large = (networks.build("mlp", shape=(n,), n_classes=10) for n in (64, 784))
     assert choose_threads(small, 2, Plan(batch_size=64)) == 1
     assert choose_threads(large, 2, Plan()) == 8

@@ -1,10 +1,11 @@
 """One call of `fit`: from samples and labels to networks, and to what they think of the labels.
 
-M samples, V of validation, C classes.
+N networks, M samples, V of validation, C classes.
 """
 
 import copy
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,32 +17,26 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
+from coteach.classifier.inputs import bar
 from coteach.classifier.modules import build_network, checked_network
-from coteach.classifier.optimisers import check_takes
-from coteach.classifier.options import plan_of, seed_of
-from coteach.classifier.samples import bar
-from coteach.classifier.watch import Enough, Watch, held_out, networks_of
+from coteach.classifier.options import check_takes, plan_of, seed_of
 from coteach.data.base import Samples
 from coteach.engine import Engine
-from coteach.engine.stream import Stream, closing_streams
-from coteach.labels.estimate import NoiseEstimate, estimate_noise
-from coteach.labels.folds import first_of, of_folds, part
-from coteach.labels.ledger import Ledger, starved
-from coteach.labels.validation import RATES, choose_rate, compare_with_clean, heeds_the_rate
+from coteach.engine.records import Ledger, log_odds, quality_of, suggestion_of
+from coteach.engine.setup import chosen_device, placed, refuse_small_batches, set_up
+from coteach.engine.stream import Stream, closing_streams, part
+from coteach.engine.training import Epoch, Problem, Training
+from coteach.labels.estimate import SMALLEST, NoiseEstimate, compare_with_clean, estimate_noise
+from coteach.labels.folds import RATES, choose_rate, of_folds, uses_the_rate
+from coteach.labels.ledger import starved
+from coteach.measure import measure, posteriors
 from coteach.methods import METHODS
 from coteach.plan import Plan
-from coteach.runs.choices import choose_engine, choose_threads
-from coteach.runs.experiment import Experiment
-from coteach.runs.setup import chosen_device, placed, refuse_batches_of_one, torch_set
-from coteach.train import Epoch, Problem, Training, fit
+from coteach.train import fit
 
-# Without a test set these rows of an epoch say nothing.
-UNKNOWN = (
-    "seed", "test_accuracy", "ensemble_accuracy", "total_variation", "label_precision", "label_recall",
-)  # fmt: skip
 FOLDS = 5
 MOST_NOISE = 0.95  # that a method is told: it must keep something
-MOST_DOUBT = 0.5  # width of an interval that still says something
+WIDEST_INTERVAL = 0.5  # width of an interval that still says something
 # Shares of wrong labels that are believed: of fewer labels of a class, on average, networks learn so little that
 # their own mistakes are counted, too, and intervals do not hold.
 LEAST_LABELS, MOST_OF_FEW, MOST_OF_MANY = 50, 0.1, 0.5
@@ -82,15 +77,14 @@ class Job:
     n_classes: int
     x_M: Tensor | Stream
     y_M: Tensor
-    validation: tuple[Tensor | Stream, Tensor] | None  # to watch
+    validation: tuple[Tensor | Stream, Tensor] | None  # to judge by
     clean: bool | None  # that validation set, if the user has given it
 
-    @property
-    def problem(self) -> Problem:
-        return Problem.unchecked(self.x_M, first_of(self.x_M), self.y_M, self.n_classes, 0.0, self.seed)
+    def problem(self, noise_rate: float) -> Problem:
+        return Problem(self.x_M, self.y_M[None], self.n_classes, [noise_rate], [self.seed])
 
 
-def train(
+def fit_networks(
     params: dict[str, Any],
     routed: Callable[[str], dict[str, Any]],
     x: Tensor | Samples,
@@ -103,7 +97,7 @@ def train(
     """Train networks from the start, or those there were `before`."""
     device, method = chosen_device(params["device"]), METHODS[params["method"]]
     module = params["module"], routed("module__"), tuple(x.shape[1:]), n_classes
-    with global_state_kept(device), ExitStack() as stack:
+    with generators_restored(device), ExitStack() as stack:
         network = checked_network(*module)
         check_takes(params["optimizer"], routed("optimizer__"), params["lr"], network.parameters())
         seed = seed_of(params["random_state"]) + len(history)  # other batches when a training goes on
@@ -111,31 +105,27 @@ def train(
         if params["early_stopping"] and validation is None:
             held_M = held_out(labels_M, params["validation_fraction"], seed)
         plan = plan_of(params, routed("optimizer__"), int((~held_M).sum()))
-        refuse_batches_of_one(network, plan)
+        refuse_small_batches(network, plan)
         again = itertools.cycle(before) if before else None
         build = (lambda: build_network(*module)) if again is None else lambda: copy.deepcopy(next(again))
-        engine = choose_engine(
-            Experiment(method=params["method"]), plan, network, method.networks, len(labels_M), device
-        )
-        stack.enter_context(torch_set(choose_threads(network, method.networks, plan), False, device))
-        stack.enter_context(engine.precision.set())
-
-        x_M, y_M, watched = to_learn_and_to_watch(x, labels_M, held_M, validation, device)
-        stack.enter_context(closing_streams(x_M, *(watched or ())[:1]))
+        setup = set_up(network, 1, method, plan, len(labels_M), device)
+        stack.enter_context(setup.active())
+        x_M, y_M, validatored = split_samples(x, labels_M, held_M, validation, device)
+        stack.enter_context(closing_streams(x_M, *(validatored or ())[:1]))
         clean = None if validation is None else validation.clean
-        job = Job(params, plan, build, engine, seed, n_classes, x_M, y_M, watched, clean)
+        job = Job(params, plan, build, setup.engine, seed, n_classes, x_M, y_M, validatored, clean)
         fresh = replace(job, build=lambda: build_network(*module))
         estimate = None if not isinstance(params["noise_rate"], str) else estimated(fresh)
         if estimate is not None:
-            warn_of_doubt(estimate, n_classes)
+            warn_if_uncertain(estimate, n_classes)
         rate = float(params["noise_rate"]) if estimate is None else min(estimate.rate, MOST_NOISE)
         return trained(job, rate, estimate, history, held_M)
 
 
-def to_learn_and_to_watch(
+def split_samples(
     x: Tensor | Samples, labels_M: np.ndarray, held_M: np.ndarray, validation: Validation | None, device: str
 ) -> tuple[Tensor | Stream, Tensor, tuple[Tensor | Stream, Tensor] | None]:
-    """Samples and labels on the device, to learn from; and those to watch, if there are any."""
+    """Samples and labels on the device, to learn from; and those to judge by, if there are any."""
     (x_M,), y_M = placed([x], device), torch.from_numpy(labels_M).to(device)
     if validation is not None:
         (x_V,) = placed([validation.x_V], device)
@@ -150,10 +140,10 @@ def estimated(job: Job) -> NoiseEstimate:
     """From five more trainings, each asked about the fifth it has not seen; or by trying rates."""
     what, verbose = "estimating the noise rate", job.params["verbose"]
     if job.clean is False and job.validation is not None:
-        method = heeds_the_rate(METHODS[job.params["method"]], job.plan)
+        method = uses_the_rate(METHODS[job.params["method"]], job.plan)
         with bar(verbose, what, len(RATES) * method.n_epochs(job.plan)) as advance:
             return choose_rate(
-                job.problem, method, job.plan, job.build, *job.validation, job.engine, advance=advance
+                job.problem(0.0), method, job.plan, job.build, *job.validation, job.engine, advance=advance
             )
     x_V, y_V = job.validation if job.clean and job.validation is not None else (None, job.y_M)
     plan, folds = replace(job.plan, loss=None, warmup_loss=None), min(FOLDS, len(job.y_M))
@@ -172,35 +162,36 @@ def trained(
 ) -> Outcome:
     """The training itself; `history` grows."""
     params, plan, method = job.params, job.plan, METHODS[job.params["method"]]
-    watch = None if job.validation is None else Watch(*job.validation)
+    validator = None if job.validation is None else Validator(*job.validation)
     stops = bool(params["early_stopping"])
     after_ramp, training = None, None
 
     def after(epoch: Epoch) -> None:
         nonlocal after_ramp, training
         training = epoch.training
-        advance(1, f"loss {epoch.rows[0]['train_loss'] or 0:.3f}")
+        (row,) = measure(epoch)
+        advance(1, f"loss {row['train_loss'] or 0:.3f}")
         if epoch.preliminary:
             return
         number = len(history) + 1
-        history.append(history_row(epoch.rows[0], number) | (watch.look(epoch, number) if watch else {}))
+        del row["seed"]
+        history.append(row | {"epoch": number} | (validator.observe(epoch, number) if validator else {}))
         if epoch.number == plan.ramp < plan.epochs:
             after_ramp = ledger_of(training).counts()
-        if stops and watch and number - watch.best_epoch >= params["patience"]:
-            raise Enough
+        if stops and validator and number - validator.best_epoch >= params["patience"]:
+            raise StopTraining
 
     torch.manual_seed(job.seed)  # for dropout
-    problem = replace(job.problem, noise_rates=[rate])
-    with bar(params["verbose"], method.name, method.n_epochs(plan)) as advance, suppress(Enough):
-        fit(problem, method, plan, job.build, engine=job.engine, ledger=True, on_epoch=after)
+    with bar(params["verbose"], method.name, method.n_epochs(plan)) as advance, suppress(StopTraining):
+        fit(job.problem(rate), method, plan, job.build, engine=job.engine, ledger=True, on_epoch=after)
     assert training is not None
     ledger = ledger_of(training)
     quality_M, suggested_M = np.empty(len(held_M)), np.empty(len(held_M), dtype=np.int64)
     quality_M[~held_M], suggested_M[~held_M] = ledger.quality()[0], ledger.suggestion()[0]
     if held_M.any():
-        assert watch is not None
-        quality_M[held_M], suggested_M[held_M] = watch.quality(), watch.suggestion()
-    stopped = watch if stops else None
+        assert validator is not None
+        quality_M[held_M], suggested_M[held_M] = validator.quality(), validator.suggestion()
+    stopped = validator if stops else None
     if history[-1]["events"].get("non_finite_loss"):
         warnings.warn("the loss was not finite to the end: lower lr.", ConvergenceWarning, stacklevel=4)
     return Outcome(
@@ -215,17 +206,19 @@ def trained(
     )
 
 
-def warn_of_doubt(estimate: NoiseEstimate, n_classes: int) -> None:
+def warn_if_uncertain(estimate: NoiseEstimate, n_classes: int) -> None:
     low, high = estimate.interval
-    if high - low > MOST_DOUBT:
-        doubt = f"the noise rate is hardly known, anything from {low:.0%} to {high:.0%} by its estimate"
+    if high - low > WIDEST_INTERVAL:
+        warning = f"the noise rate is hardly known, anything from {low:.0%} to {high:.0%} by its estimate"
     elif estimate.n < LEAST_LABELS * n_classes and estimate.rate > MOST_OF_FEW and not estimate.tried:
-        doubt = f"a noise rate of {estimate.rate:.0%} is a guess, from {estimate.n} labels of {n_classes} classes"
+        warning = (
+            f"a noise rate of {estimate.rate:.0%} is a guess, from {estimate.n} labels of {n_classes} classes"
+        )
     elif estimate.rate > MOST_OF_MANY:
-        doubt = f"an estimated noise rate of {estimate.rate:.0%} may only mean that the classes were not learnt"
+        warning = f"an estimated noise rate of {estimate.rate:.0%} may only mean that the classes were not learnt"
     else:
         return
-    warnings.warn(f"{doubt}: look at a few dozen labels and give noise_rate.", stacklevel=4)
+    warnings.warn(f"{warning}: look at a few dozen labels and give noise_rate.", stacklevel=4)
 
 
 def warn_of_starved(kept_share_C: np.ndarray, counts_C: np.ndarray, classes_C: np.ndarray) -> None:
@@ -243,16 +236,89 @@ def ledger_of(training: Training) -> Ledger:
     return training.ledger
 
 
-def history_row(row: dict, epoch: int) -> dict:
-    events = {name: n for name, n in row["events"].items() if name != "one_class"}
-    return {name: value for name, value in row.items() if name not in UNKNOWN} | {"epoch": epoch, "events": events}
-
-
 @contextmanager
-def global_state_kept(device: str) -> Iterator[None]:
+def generators_restored(device: str) -> Iterator[None]:
     """torch's generators are afterwards as they were."""
     if device != "cpu":
         torch.cuda.init()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=devices):
         yield
+
+
+# ---- samples to judge by --------------------------------------------------------------------------------------
+
+
+class StopTraining(Exception):
+    """No better epoch for as long as patience lasts."""
+
+
+class Validator:
+    """What the networks think of samples they do not learn from, and in which epoch they were right most often.
+
+    The labels may be as noisy as the others: wrong ones lower the accuracy of every epoch alike, so the best epoch
+    stays the best. (Their loss would not do: it rises with every network that becomes sure of the truth.)
+
+    Attributes
+    ----------
+    best_epoch : int
+        The first with the highest accuracy of the ensemble; 0 before there is any.
+    networks : list of torch.nn.Module
+        Those of the best epoch.
+    """
+
+    def __init__(self, x_V: Tensor | Stream, y_V: Tensor):
+        self.x_V, self.y_V = x_V, y_V
+        self.best_accuracy, self.best_epoch, self.networks = -1.0, 0, list[nn.Module]()
+        self.seen = 0
+        self.margin_NV = self.given_NV = self.other_NV = torch.zeros(1, len(y_V))
+
+    def observe(self, epoch: Epoch, number: int) -> dict[str, float | None]:
+        """What an epoch ended with, in words of `history_`."""
+        p_NVC = posteriors(epoch.training, self.x_V)[:, 0]
+        self._note(p_NVC)
+        p_VC = p_NVC.mean(0)
+        accuracy = (p_VC.argmax(1) == self.y_V).double().mean().item()
+        loss = -p_VC.gather(1, self.y_V[:, None]).clamp(min=SMALLEST).log().mean().item()
+        if accuracy > self.best_accuracy:
+            self.best_accuracy, self.best_epoch = accuracy, number
+            self.networks = networks_of(epoch.training)
+        return {"validation_accuracy": accuracy, "validation_loss": loss if math.isfinite(loss) else None}
+
+    def _note(self, p_NVC: Tensor) -> None:
+        """As the ledger notes its opinions of training samples, but for the mode: these are never learnt."""
+        y_NV1 = self.y_V.expand(len(p_NVC), -1)[..., None]
+        given_NV = p_NVC.gather(-1, y_NV1)[..., 0]
+        highest_NV, self.other_NV = p_NVC.scatter(-1, y_NV1, -1).max(-1)
+        if given_NV.isfinite().all():
+            self.seen += 1
+            self.given_NV = self.given_NV.to(given_NV) + given_NV
+            self.margin_NV = self.margin_NV.to(given_NV) + log_odds(given_NV, highest_NV)
+
+    def quality(self) -> np.ndarray:
+        """quality_V, as the ledger's: from the mean log odds over networks and epochs."""
+        return quality_of(self.margin_NV.sum(0), self.seen * len(self.margin_NV))
+
+    def suggestion(self) -> np.ndarray:
+        """class_V: the likeliest but the given one."""
+        return suggestion_of(self.given_NV, self.other_NV)
+
+
+def networks_of(training: Training) -> list[nn.Module]:
+    """Plain modules on the CPU."""
+    return [training.stack.network(n, 0).cpu() for n in range(training.stack.shape[0])]
+
+
+def held_out(labels_M: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Marks a share of the samples (M), of each given class alike; the last of a class is never taken."""
+    held_M = np.zeros(len(labels_M), dtype=bool)
+    random = np.random.default_rng(seed)
+    for c in np.unique(labels_M):
+        members = random.permutation(np.flatnonzero(labels_M == c))
+        held_M[members[: min(round(share * len(members)), len(members) - 1)]] = True
+    if not held_M.any():
+        raise ValueError(
+            f"validation_fraction is {share}, which is no sample of any class here: give a larger share, "
+            "or validation_data."
+        )
+    return held_M
