@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from common import kept, measured_on, training_flags
+from common import STREAM, kept, measured_on, training_flags
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 
@@ -55,7 +55,7 @@ def compared(dataset: Dataset, kind: str, rate: float, seed: int, options: argpa
     experiment = Experiment(dataset=dataset.name, method=options.method, loss=options.loss, epochs=options.epochs)
     plan = experiment.plan()
     y = dataset.y_train.numpy()
-    drawn = noise.corrupt(y, kind, rate, n_classes=dataset.n_classes, seed=0)
+    drawn = noise.corrupt(y, kind, rate, n_classes=dataset.n_classes, seed=0, stream=STREAM)
     given, wrong = torch.from_numpy(drawn.labels), ~drawn.clean
     x = dataset.tensors("an audit")[0].to(options.device)
 

@@ -15,11 +15,14 @@ from coteach.engine.setup import hardware, set_up
 from coteach.engine.training import Epoch, Training
 from coteach.measure import measure
 from coteach.methods import METHODS
+from coteach.names import Streams
 from coteach.noise import Noise
 from coteach.plan import Plan
 from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
 from coteach.train import fit
+
+STREAM: Streams = "1.17"  # pair noise of all results but the earliest on a GPU is drawn so
 
 
 def flags(about: str | None) -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from common import kept, measured_on, trained, training_flags
+from common import STREAM, kept, measured_on, trained, training_flags
 from sklearn.metrics import average_precision_score
 
 from coteach import data
@@ -53,7 +53,8 @@ def measured(
     dataset: Dataset, options: argparse.Namespace, loss: str, warmup_loss: str | None = None, warmup: int = 0
 ) -> dict:
     seeds = tuple(options.seeds)
-    cells = [Experiment(dataset.name, options.method, noise=n, rate=r, seeds=seeds) for n, r in NOISES]
+    usual = Experiment(dataset.name, options.method, noise_stream=STREAM, seeds=seeds)
+    cells = [replace(usual, noise=noise, rate=rate) for noise, rate in NOISES]
     said = {"method": options.method, "epochs": options.epochs, "loss": loss, "warmup": warmup}
     plan = plan_of(USUAL | said | {"warmup_loss": warmup_loss}, {}, len(dataset.x_train))
     started = time.perf_counter()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from common import kept, measured_on, training_flags
+from common import STREAM, kept, measured_on, training_flags
 
 from coteach import RobustClassifier, data, noise
 from coteach.data import Dataset
@@ -72,7 +72,7 @@ def measured(dataset: Dataset, kind: str, rate: float | None, seed: int, options
 
 def labels(y: np.ndarray, kind: str, rate: float | None, n_classes: int, seed: int) -> np.ndarray:
     matrix = class_dependent(n_classes, seed) if kind == "matrix" else None
-    return noise.corrupt(y, kind, rate, n_classes, seed, matrix=matrix).labels
+    return noise.corrupt(y, kind, rate, n_classes, seed, matrix=matrix, stream=STREAM).labels
 
 
 def class_dependent(n_classes: int, seed: int) -> np.ndarray:

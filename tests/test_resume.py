@@ -211,13 +211,21 @@ def test_a_run_goes_on_with_the_engine_it_was_begun_with(flag, tmp_path):
 
 
 def test_a_run_from_before_there_were_two_streams_of_noise_goes_on(tmp_path):
-    e = experiment("standard", out=tmp_path / "run")
+    e = experiment("standard", out=tmp_path / "run", noise_stream="1.17")
     stopped([e], 2)
     config = tmp_path / "run" / "config.toml"
     before = config.read_text()
     config.write_text(before.replace('noise_stream = "1.17"\n', ""))
     assert config.read_text() != before
     assert run(Experiment(resume=tmp_path / "run"), say=silent).rows
+
+
+def test_a_run_goes_on_with_the_noise_it_was_begun_with(tmp_path):
+    whole = run(experiment("standard", out=tmp_path / "whole", noise_stream="1.17"), say=silent)
+    stopped([experiment("standard", out=tmp_path / "run", noise_stream="1.17")], 2)
+    resumed = run(Experiment(resume=tmp_path / "run"), say=silent)
+    assert resumed.summary["noise_sha256"] == whole.summary["noise_sha256"]
+    assert_same_folder(resumed.folder, whole.folder)
 
 
 def test_a_run_from_before_pooling_goes_on_without():

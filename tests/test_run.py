@@ -262,7 +262,7 @@ def test_the_noise_seed_is_apart_from_the_networks_seed(tmp_path, dataset):
         ]
 
     assert noise("a") == noise("b", seeds=(7,)) != noise("c", noise_seed=1)
-    assert noise("d", noise="pair") != noise("e", noise="pair", noise_stream="1.16")
+    assert noise("d", noise="pair") != noise("e", noise="pair", noise_stream="1.17")
 
 
 def test_the_first_training_of_f_correction_can_be_cut_short(tmp_path, dataset):

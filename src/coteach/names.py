@@ -76,7 +76,7 @@ LABELS = {name: facts.label for name, facts in METHOD_FACTS.items()}
 WITHOUT_WARMUP = [name for name, facts in METHOD_FACTS.items() if not facts.has_warmup]
 ELSEWHERE = {name: facts.only_in_runs for name, facts in METHOD_FACTS.items() if facts.only_in_runs}
 
-Streams = Literal["1.17", "1.16"]  # the NumPy whose random numbers flip labels
+Streams = Literal["1.16", "1.17"]  # the NumPy whose random numbers flip labels
 NOISES = {
     "none": "labels as they are",
     "symmetric": "to any other class",

@@ -25,7 +25,7 @@ def corrupt(
     matrix: Any = None,
     superclass: Any = None,
     features: Any = None,
-    stream: Streams = "1.17",
+    stream: Streams = "1.16",
 ) -> Noise:
     """Flip labels; with seed 0 as the code of the Co-teaching+ authors does.
 
@@ -50,9 +50,10 @@ def corrupt(
         Superclass of each class, for "asymmetric"; other kinds leave it unread.
     features : array of shape (M, ...)
         For "instance", see below; other kinds leave it unread.
-    stream : {"1.17", "1.16"}
-        The NumPy whose `multinomial` it is, whichever is installed: 1.17 to 2.4 use up no random number on a class
-        that is impossible, those up to 1.16 and from 2.5 on do. Symmetric noise is the same in both.
+    stream : {"1.16", "1.17"}
+        The NumPy whose `multinomial` it is, whichever is installed: those up to 1.16 (the paper's results here and
+        most likely the authors') and from 2.5 on use up a random number on a class that is impossible, 1.17 to 2.4
+        do not. Symmetric noise is the same in both.
 
     Returns
     -------

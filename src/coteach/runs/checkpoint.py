@@ -18,14 +18,13 @@ from coteach.engine.setup import Setup
 from coteach.engine.state import State, Tensors
 from coteach.files import read_tensors, tensors_as_bytes, write_atomically
 from coteach.runs import folder as files
-from coteach.runs.experiment import Experiment
 from coteach.runs.folder import NotResumable
 
 FORMAT = 2
 NAME = "checkpoint.safetensors"
 COST = 0.05  # of the time of a run, at most, goes into writing checkpoints
 # what a configuration meant before it had a word for it
-UNSAID = {"engine.pooled": False, "experiment.noise_stream": Experiment.noise_stream}
+UNSAID = {"engine.pooled": False, "experiment.noise_stream": files.EARLIER_STREAM}
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,9 @@ class Experiment:
     """Text file with a row-stochastic matrix Q, for noise matrix."""
     noise_seed: Annotated[int, flag("N", "0")] = 0
     """Seed of the noise, apart from the networks'."""
-    noise_stream: Annotated[names.Streams, flag("{1.17,1.16}", "1.17")] = "1.17"
-    """NumPy whose draws flip labels: 1.17 (to 2.4), or 1.16 (and before, and from 2.5 on); pair noise differs."""
+    noise_stream: Annotated[names.Streams, flag("{1.16,1.17}", "1.16")] = "1.16"
+    """NumPy whose draws flip labels: 1.16, as in results/ and most likely for the authors (2.5 draws so again), or
+    1.17 (to 2.4), which drew other pair noise."""
     tau: Annotated[float | None, flag("X", "the true one")] = None
     """Noise rate that the method is told, from 0 to below 1."""
     seeds: Annotated[tuple[int, ...], flag("N [N ...]", "1")] = (1,)

@@ -14,6 +14,7 @@ from coteach.files import is_unfinished, regular_file, write_atomically
 from coteach.runs.experiment import Experiment
 
 LOCK = ".lock"
+EARLIER_STREAM = "1.17"  # the noise_stream of runs from before there was a choice
 PLACES = ("out", "data_dir", "resume", "tensorboard")  # of an experiment: where files lie decides no result
 MAY_BE_GIVEN = ("resume", "data_dir", "tensorboard")  # to a run that goes on
 ROWS = ("estimate.jsonl", "metrics.jsonl", "losses.jsonl")  # files that grow from epoch to epoch
@@ -115,6 +116,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             raise TypeError
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:  # a number may be too long, too
         raise NotResumable(f"{path} is damaged: begin anew in another folder.") from error
+    config["experiment"].setdefault("noise_stream", EARLIER_STREAM)
     return config
 
 
