@@ -88,12 +88,12 @@ def forward(x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor) -> tuple[Tensor, Tens
     y = best + b_GO[:, None, :, None, None]
     shut = y <= 0
     y_GBOPQ = torch.where(shut, 0, y).contiguous()
-    return y_GBOPQ, torch.where(shut, pooling.PLACES, place).to(torch.uint8).contiguous()
+    return y_GBOPQ, torch.where(shut, pooling.POOL_PLACES, place).to(torch.uint8).contiguous()
 
 
 def backward(dy: Tensor, x: Tensor, w: Tensor, place: Tensor, with_input: bool) -> tuple[Tensor, Tensor]:
     side = pooling.patch_side(x, w)
-    dy_GFBOPQ = torch.stack([torch.where(place == f, dy, 0) for f in range(pooling.PLACES)], 1)
+    dy_GFBOPQ = torch.stack([torch.where(place == f, dy, 0) for f in range(pooling.POOL_PLACES)], 1)
     dw = torch.einsum("gbpqk,gfbopq->gfko", patches(x, side), dy_GFBOPQ).contiguous()
     if not with_input:
         return dw, x.new_empty(0)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-PLACES = 4
+POOL_PLACES = 4
 ROW = [nn.Conv2d, nn.ReLU, nn.MaxPool2d]  # what the operator does in one
 # Beyond these the kernels, whose loops are unrolled, take minutes to compile, and were not timed against cuDNN.
 MOST_IN_A_PATCH, MOST_OUT = 256, 32
@@ -92,7 +92,7 @@ def patch_side(x_GBCHW: Tensor, w_GFKO: Tensor) -> int:
 
 @torch.library.custom_op("coteach::convolved", mutates_args=(), device_types="cuda")
 def convolved(x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor) -> tuple[Tensor, Tensor]:
-    """y_GBOPQ, and the place that each of its numbers comes from: PLACES where the ReLU is shut."""
+    """y_GBOPQ, and the place that each of its numbers comes from: POOL_PLACES where the ReLU is shut."""
     from coteach.engine.pooling_kernels import pool_forward
 
     y_GBOPQ, place_GBOPQ = _empty_output(x_GBCHW, w_GFKO, b_GO)
@@ -138,7 +138,7 @@ def _gradients(ctx: Any, dy_GBOPQ: Tensor, _: Tensor) -> tuple[Tensor | None, Te
     x_GBCHW, w_GFKO, place_GBOPQ = ctx.saved_tensors
     with_input = ctx.needs_input_grad[0]
     dw_GFKO, dx_GBCHW = convolved_backward(dy_GBOPQ, x_GBCHW, w_GFKO, place_GBOPQ, with_input)
-    db_GO = torch.where(place_GBOPQ < PLACES, dy_GBOPQ, 0).sum((1, 3, 4))
+    db_GO = torch.where(place_GBOPQ < POOL_PLACES, dy_GBOPQ, 0).sum((1, 3, 4))
     return dx_GBCHW if with_input else None, dw_GFKO, db_GO
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from coteach.engine import pooling
 from coteach.engine.pooling import patch_side
 
-N_PLACES = tl.constexpr(pooling.PLACES)
+N_PLACES = tl.constexpr(pooling.POOL_PLACES)
 OUT = tl.constexpr(16)  # tensor cores take no fewer columns
 TILE_ROWS = 64
 TILE_NUMBERS = 64

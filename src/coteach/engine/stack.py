@@ -80,7 +80,7 @@ class Stack:
         shared = getattr(first, "shared_buffers", ())
         self.shared = {name: b for name, b in first.named_buffers() if name in shared}
         self.channels_last = on_gpu and precision is Precision.BF16 and not self.batched
-        self.theta_NRP = torch.stack([self._flat(trained(m)) for m in modules]).unflatten(0, self.shape)
+        self.theta_NRP = torch.stack([self._flat(trained_parameters(m)) for m in modules]).unflatten(0, self.shape)
         self.buffers = {
             name: torch.stack([_fixed(m)[name] for m in modules]).unflatten(0, self.shape).clone()
             for name in _fixed(first)
@@ -107,7 +107,7 @@ class Stack:
                 for module in modules:
                     pad_convolutions(module)
             self._look_through(modules)
-            self.leaves = [p for m in modules for p in trained(m)]
+            self.leaves = [p for m in modules for p in trained_parameters(m)]
         self.precision = precision
         # for training alone: an evaluation is a few large calls, not worth a compilation of their own
         self.compiled_calls = (
@@ -268,7 +268,7 @@ def _initialised(build: Callable[[], nn.Module], seed: int, n: int, generation: 
         return build().train()
 
 
-def trained(module: nn.Module) -> list[Tensor]:
+def trained_parameters(module: nn.Module) -> list[Tensor]:
     return [p for p in module.parameters() if p.requires_grad]
 
 

@@ -20,7 +20,7 @@ from coteach.files import read_tensors, tensors_as_bytes, write_atomically
 from coteach.runs import folder as files
 from coteach.runs.folder import NotResumable
 
-FORMAT = 2
+CHECKPOINT_FORMAT = 2
 NAME = "checkpoint.safetensors"
 COST = 0.05  # of the time of a run, at most, goes into writing checkpoints
 # what a configuration meant before it had a word for it
@@ -80,7 +80,7 @@ class Checkpoints:
         """Keep where the stack stands; `at` is the phase and epoch of the tensors."""
         started = time.perf_counter()
         header = {
-            "format": FORMAT,
+            "format": CHECKPOINT_FORMAT,
             "config": files.plain(self.config),
             "finished": [[g.start, g.stop] for g in finished],
             "waiting": [[g.start, g.stop] for g in waiting],
@@ -107,9 +107,9 @@ def read(folder: Path, *, only_facts: bool = False) -> Checkpoint | None:
         header, tensors = read_tensors(path, damaged, only_facts=only_facts)
     except ValueError as error:
         raise NotResumable(str(error)) from error
-    if header.get("format") != FORMAT:
+    if header.get("format") != CHECKPOINT_FORMAT:
         raise NotResumable(
-            f"{path} has format {header.get('format')!r}, but this version reads {FORMAT}: "
+            f"{path} has format {header.get('format')!r}, but this version reads {CHECKPOINT_FORMAT}: "
             "go on with the version of coteach that wrote it, or begin anew in another folder."
         )
     try:
