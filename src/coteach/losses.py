@@ -33,7 +33,7 @@ def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def softmax_twice(logits: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy of the softmax outputs, as the authors' code computes it: bounded, close to 1 - p (row 1).
+    """Cross-entropy of the softmax outputs, as the authors' code computes it: 1 - p up to a constant (row 1).
 
     >>> softmax_twice(logits, target)
     tensor([0.6995, 1.3800])
