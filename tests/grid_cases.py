@@ -48,13 +48,13 @@ def measure_and_log(out: Path, epochs: int = 3, **how) -> None:
     checkpoint.COST = 1.0  # keep every epoch, however short
     reproduce.WAIT = 0.05
 
-    def log(p: reproduce.Progress) -> None:
+    def log(p: reproduce.MeasuringProgress) -> None:
         if p.rows:
             with (out / "epochs").open("a") as file:
                 file.write(f"{p.label} {p.rows[0]['epoch']}\n")
 
     wanted = two_stacks(epochs=epochs)
-    reproduce.measure(wanted, out, commit="c", say=lambda line: None, on_progress=log, **how)
+    reproduce.measure_cells(wanted, out, commit="c", say=lambda line: None, on_progress=log, **how)
 
 
 def die_at(where: str, n: int) -> None:

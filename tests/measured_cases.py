@@ -15,7 +15,7 @@ def pretend(cell, out, *means, n_epochs=3, data=None, **changes):
     run |= {"hardware": "Abacus", "commit": None, "versions": {"torch": "2.99"}, "curves": curves}
     runs = [run | {"seed": i, "mean": mean} | changes for i, mean in enumerate(means, start=1)]
     about = {"classes": 10, "note": ""} | (data or {})
-    measured.write(measured.path_of(cell, out), measured.merged(cell, {"data": about, "runs": runs}, None))
+    measured.write_json(measured.path_of(cell, out), measured.merged(cell, {"data": about, "runs": runs}, None))
 
 
 def pretend_all(name, out, then=True):

@@ -7,7 +7,7 @@ import pytest
 
 from coteach.data import DATASETS
 from coteach.paper import compare
-from coteach.paper.presets import cells, preset_names, shortened
+from coteach.paper.presets import cells, preset_names, with_epochs
 from coteach.runs.experiment import Experiment
 from measured_cases import cell_named, pretend
 
@@ -94,7 +94,7 @@ def test_our_number_beside_the_known_one(tmp_path):
 
     text = compare.markdown(lines).splitlines()
     assert len(text) == 8
-    assert {line.count("|") for line in text} == {len(compare.HEADER) + 1}
+    assert {line.count("|") for line in text} == {len(compare.COMPARISON_HEADER) + 1}
     assert "97.55 ± 0.21 | 2 | 97.81 | -0.26 | yes (± 0.30) | jocor |" in text[2]
     assert compare.comparison(tmp_path, "cifar10") == []
 
@@ -118,7 +118,7 @@ def test_the_summary_keeps_the_contract_in_the_order_of_the_presets(tmp_path):
     pretend(cell_named("openset", "coteaching_plus-paper"), tmp_path, 79.0)
     pretend(cell_named("mnist", "standard-authors-pair-0.45"), tmp_path, 50.0, 52.0, 54.0)
     pretend(cell_named("mnist", "coteaching_plus-authors-pair-0.45"), tmp_path, 80.0, 90.0)
-    path = compare.write_summary(tmp_path)
+    path = compare.write_results_summary(tmp_path)
     assert path == tmp_path / "summary.json"
     objects = json.loads(path.read_text())
     assert all(one.keys() >= CONTRACT for one in objects)
@@ -133,7 +133,7 @@ def test_the_summary_keeps_the_contract_in_the_order_of_the_presets(tmp_path):
     assert objects[0]["network"] == "mlp"
     assert objects[0]["data"] == {}
     assert {one["dataset"] for one in objects} <= DATASETS.keys()
-    compare.write_summary(tmp_path)
+    compare.write_results_summary(tmp_path)
     assert json.loads(path.read_text()) == objects  # it is no cell itself
 
 
@@ -146,6 +146,6 @@ def test_the_summary_tells_apart_what_differs_in_its_data_alone(tmp_path):
 
 def test_fewer_epochs_shorten_the_estimate_too():
     experiment = Experiment(dataset="mnist", method="f_correction", estimate_epochs=10)
-    assert shortened(experiment, 2).plan().estimate_epochs == 2
-    assert shortened(experiment, 20).plan().estimate_epochs == 10
-    assert shortened(experiment, None) == experiment
+    assert with_epochs(experiment, 2).plan().estimate_epochs == 2
+    assert with_epochs(experiment, 20).plan().estimate_epochs == 10
+    assert with_epochs(experiment, None) == experiment

@@ -11,7 +11,7 @@ from scipy.io import savemat
 
 from coteach.data import cifar, load, openset
 from coteach.paper.presets import asked_for
-from coteach.paper.reproduce import measure
+from coteach.paper.reproduce import measure_cells
 from data_files import cifar_bytes, publish, write_folder, write_zip
 
 RANDOM = np.random.default_rng(0)
@@ -203,7 +203,7 @@ def test_table_5_can_be_measured(name, folder, monkeypatch, batches, tmp_path):
     wanted = asked_for(name, epochs=6, device="cpu")
     assert {cell.experiment.network_name for cell in wanted} == {"cnn7_printed", "cnn7_dense"}
     quick = [replace(cell, experiment=replace(cell.experiment, network="small_cnn")) for cell in wanted]
-    files = measure(quick, tmp_path / "results", folder, say=lambda line: None)
+    files = measure_cells(quick, tmp_path / "results", folder, say=lambda line: None)
     records = [json.loads(path.read_text()) for path in files]
     methods = {record["summary"]["method"] for record in records}
     assert methods == {"standard", "mentornet", "coteaching", "coteaching_plus", "iterative"}

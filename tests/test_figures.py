@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from coteach import figures
 from coteach.cli.demo import VARIANTS
 from coteach.figures import accuracy, by_epoch, curves, line_styles, precision, spread_out
-from coteach.names import LABELS, METHODS
+from coteach.names import METHOD_LABELS, METHODS
 
 
 def rows_of(seeds, n_epochs, value=lambda seed, epoch: 0.5, without_precision=()):
@@ -105,7 +105,7 @@ def test_a_method_has_one_colour_whatever_is_beside_it_and_however_it_is_written
     alone = {name: line_styles([name])[name] for name in METHODS}
     assert len({style.colour for style in alone.values()}) == len(METHODS)
     assert len({style.marker for style in alone.values()}) == len(METHODS), "also in grey"
-    for text in (methods, [LABELS[name] for name in methods]):
+    for text in (methods, [METHOD_LABELS[name] for name in methods]):
         styles = line_styles([name + variant for name in text])
         assert list(styles.values()) == [alone[name] for name in methods]
         assert {style.dash for style in styles.values()} == {"-"}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import coteach
 import parallel_work
 from coteach.cli import completed, main
-from coteach.paper import grid, measured, reproduce, running, stack
+from coteach.paper import measured, reproduce, running
 from coteach.runs import checkpoint, remote
 from coteach.runs.folder import locked
 from grid_cases import cell, contents, epochs_logged, two_stacks
@@ -43,7 +43,7 @@ def every_epoch_is_kept_and_nobody_waits(monkeypatch):
 def whole(tmp_path_factory):
     """What the two stacks come to without any trouble."""
     out = tmp_path_factory.mktemp("whole")
-    reproduce.measure(two_stacks(), out, commit="c", say=silent)
+    reproduce.measure_cells(two_stacks(), out, commit="c", say=silent)
     return contents(out)
 
 
@@ -55,7 +55,7 @@ def stopped(wanted, out, at, commit="c"):
             raise Stop
 
     with pytest.raises(Stop):
-        reproduce.measure(wanted, out, commit=commit, say=silent, on_progress=stop)
+        reproduce.measure_cells(wanted, out, commit=commit, say=silent, on_progress=stop)
 
 
 def measured_again(wanted, out, commit="c", **how):
@@ -65,19 +65,21 @@ def measured_again(wanted, out, commit="c", **how):
     def note(p):
         epochs.extend(row["epoch"] for row in p.rows)
 
-    reproduce.measure(wanted, out, commit=commit, say=said.append, on_progress=note, **how)
+    reproduce.measure_cells(wanted, out, commit=commit, say=said.append, on_progress=note, **how)
     return epochs, said
 
 
 def test_progress_counts_what_was_done_before(tmp_path):
     wanted = [cell(seeds=(1, 2))]
     done = []
-    reproduce.measure(
+    reproduce.measure_cells(
         wanted, tmp_path / "whole", commit="c", say=silent, on_progress=lambda p: done.append(p.done)
     )
     stopped(wanted, tmp_path / "out", at=2)
     again = []
-    reproduce.measure(wanted, tmp_path / "out", commit="c", say=silent, on_progress=lambda p: again.append(p.done))
+    reproduce.measure_cells(
+        wanted, tmp_path / "out", commit="c", say=silent, on_progress=lambda p: again.append(p.done)
+    )
     assert again == done[2:]
 
 
@@ -117,7 +119,7 @@ def test_several_processes_share_the_work_and_go_on_with_that_of_the_dead(tmp_pa
 
 def test_a_stack_of_another_process_is_waited_for_and_not_run_if_it_was_done(tmp_path):
     wanted = [cell(seeds=(1,))]
-    reproduce.measure(wanted, tmp_path / "done", say=silent)
+    reproduce.measure_cells(wanted, tmp_path / "done", say=silent)
     out = tmp_path / "out"
     folder = running.folder_of([(wanted[0], (1,))], out)
     folder.mkdir(parents=True)
@@ -131,7 +133,7 @@ def test_a_stack_of_another_process_is_waited_for_and_not_run_if_it_was_done(tmp
         lock.__exit__(None, None, None)
 
     epochs = []
-    reproduce.measure(wanted, out, say=other_ends, on_progress=lambda p: epochs.extend(p.rows))
+    reproduce.measure_cells(wanted, out, say=other_ends, on_progress=lambda p: epochs.extend(p.rows))
     assert said == ["another process is measuring the last 1 stacks: waiting for it"]
     assert epochs == []
     assert [path.name for path in out.iterdir()] == ["tiny"]
@@ -177,7 +179,7 @@ def test_what_cannot_go_on_begins_anew_and_says_so(tmp_path, monkeypatch):
                 raise Stop
 
         with pytest.raises(Stop):
-            reproduce.measure(wanted, tmp_path, commit=commit, say=said.append, on_progress=stop)
+            reproduce.measure_cells(wanted, tmp_path, commit=commit, say=said.append, on_progress=stop)
         assert epochs == [1, 2]
         (line,) = [line for line in said if "beginning anew" in line]
         assert ("versions.coteach 9, now" in line) if commit == "c" else ("the code of c, now d" in line)
@@ -197,20 +199,20 @@ def test_a_full_disk_does_not_throw_away_what_was_begun(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("coteach.runs.progress.Writer.write", lambda self, epoch, group: full(epoch, group))
         with pytest.raises(ValueError, match="No space left"):
-            reproduce.measure(wanted, tmp_path, commit="c", say=silent)
+            reproduce.measure_cells(wanted, tmp_path, commit="c", say=silent)
     assert measured_again(wanted, tmp_path)[0] == [2, 3]
 
 
 def test_a_stack_is_ended_as_it_was_begun_whatever_else_is_asked_for(tmp_path, monkeypatch):
     stopped([cell()], tmp_path, at=2)
     ran = []
-    run_together = stack.run_together
+    run_together = reproduce.run_together
 
     def spy(experiments, *arguments, **named):
         ran.append([(e.method, e.seeds, e.resume is not None) for e in experiments])
         return run_together(experiments, *arguments, **named)
 
-    monkeypatch.setattr(stack, "run_together", spy)
+    monkeypatch.setattr(reproduce, "run_together", spy)
     measured_again([cell(seeds=(1,))], tmp_path)  # fewer seeds: what was begun stays for when they are asked for
     assert ran == [[("coteaching", (1,), False)]]
     ran.clear()
@@ -230,7 +232,7 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path, text):
     about.parent.mkdir(parents=True)
     about.write_text(text)
     todo = [(cell(), (1, 2))]
-    assert running.begun(todo, [cell()], tmp_path) == ([], todo)
+    assert running.unfinished_stacks(todo, [cell()], tmp_path) == ([], todo)
     assert about.exists()
 
 
@@ -238,11 +240,11 @@ def test_seeds_of_a_cell_that_two_processes_measured_are_all_kept(tmp_path):
     """Each reads the file, adds its seed and writes it."""
     from threading import Thread
 
-    (path,) = reproduce.measure([cell(seeds=(1,))], tmp_path, say=silent)
+    (path,) = reproduce.measure_cells([cell(seeds=(1,))], tmp_path, say=silent)
     one = json.loads(path.read_text())
     seeds = range(2, 12)
     more = [one | {"runs": [one["runs"][0] | {"seed": seed}]} for seed in seeds]
-    threads = [Thread(target=measured.add, args=(cell(), tmp_path, record)) for record in more]
+    threads = [Thread(target=measured.add_runs, args=(cell(), tmp_path, record)) for record in more]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -261,10 +263,10 @@ def test_a_folder_that_goes_while_it_is_made_is_made_again(tmp_path, monkeypatch
         real(path, *how, **named)
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
-    with running.alone_in(tmp_path / "folder"):
+    with running.exclusive(tmp_path / "folder"):
         assert lost == [tmp_path / "folder"]
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="cannot write to"), running.alone_in(tmp_path / "file"):
+    with pytest.raises(ValueError, match="cannot write to"), running.exclusive(tmp_path / "file"):
         pass
 
 
@@ -303,10 +305,10 @@ def test_a_worker_that_does_not_see_the_folder_trains_elsewhere(tmp_path):
     """As on a machine that shares no file system; another folder of that name is not taken for it."""
     folder = tmp_path / "folder"
     folder.mkdir()
-    job = running.Job(0, [(cell(seeds=(1,)), (1,))], folder, "mine", None, "c")
+    job = running.StackJob(0, [(cell(seeds=(1,)), (1,))], folder, "mine", None, "c")
     replace(job, token="another").write_about()
     heard = []
-    stack.train_stack(job, heard.append)
+    reproduce.train_stack(job, heard.append)
     assert [kind for kind, *_ in heard if kind != "note"] == ["epoch"] * 3 + ["records"]
     assert heard[-1][2][0]["runs"][0]["commit"] == "c"
     assert [path.name for path in folder.iterdir()] == ["stack.json"]
@@ -316,7 +318,7 @@ def test_a_worker_that_does_not_see_the_folder_trains_elsewhere(tmp_path):
 def test_stacks_are_halved_only_to_fill_empty_places(sizes, places):
     cells = [[cell(seeds=tuple(range(n)), rate=0.1 + i / 10) for i, n in enumerate(s)] for s in sizes]
     stacks = [[(c, c.seeds) for c in one] for one in cells]
-    divided = grid.divided(stacks, places)
+    divided = reproduce.divided(stacks, places)
 
     def runs(found):
         return [(c.column, seed) for one in found for c, seeds in one for seed in seeds]
@@ -339,7 +341,7 @@ def test_stacks_are_halved_only_to_fill_empty_places(sizes, places):
 def test_ways_that_cannot_be(how, device, match):
     with (
         pytest.raises(ValueError, match=match),
-        grid.crew(how.get("processes"), how.get("ray"), device),
+        reproduce.workers(how.get("processes"), how.get("ray"), device),
     ):
         pass
 
@@ -348,24 +350,24 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     found = []
     for number in range(3):
-        grid.settle(2, number)
+        reproduce.prepare_process(2, number)
         found.append(os.environ.pop("CUDA_VISIBLE_DEVICES"))
     assert found == ["0", "1", "0"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, GPU-7")
-    grid.settle(2, 1)
+    reproduce.prepare_process(2, 1)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-7"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    grid.settle(0, 1)
+    reproduce.prepare_process(0, 1)
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
 
 
 def test_a_task_takes_a_gpu_where_there_is_one():
     some, none = {"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0}
-    assert grid.resources_of_a_stack("auto", some) == {"num_cpus": 1, "num_gpus": 1}
-    assert grid.resources_of_a_stack("cpu", some) == grid.resources_of_a_stack("auto", none)
-    assert grid.resources_of_a_stack("auto", none) == {"num_cpus": 1, "num_gpus": 0}
+    assert reproduce.resources_of_a_stack("auto", some) == {"num_cpus": 1, "num_gpus": 1}
+    assert reproduce.resources_of_a_stack("cpu", some) == reproduce.resources_of_a_stack("auto", none)
+    assert reproduce.resources_of_a_stack("auto", none) == {"num_cpus": 1, "num_gpus": 0}
     with pytest.raises(ValueError, match="no GPU"):
-        grid.resources_of_a_stack("cuda", none)
+        reproduce.resources_of_a_stack("cuda", none)
 
 
 def test_without_ray_it_is_said_how_to_get_it(monkeypatch):

@@ -56,7 +56,7 @@ def cluster(monkeypatch):
 @pytest.mark.soak
 def test_a_node_that_is_killed_half_way_costs_no_more_than_the_last_epochs_of_its_stack(cluster, tmp_path):
     wanted = [cell(method=method, epochs=EPOCHS, seeds=(1, 2), batch_size=64) for method in METHODS]
-    reproduce.measure(wanted, tmp_path / "whole", commit="c", say=silent)
+    reproduce.measure_cells(wanted, tmp_path / "whole", commit="c", say=silent)
     trained: Counter = Counter()
     latest: dict[str, int] = {}
     killed_at = []
@@ -74,7 +74,7 @@ def test_a_node_that_is_killed_half_way_costs_no_more_than_the_last_epochs_of_it
 
     said = []
     out = tmp_path / "out"
-    reproduce.measure(wanted, out, commit="c", ray=cluster.address, say=said.append, on_progress=half_way)
+    reproduce.measure_cells(wanted, out, commit="c", ray=cluster.address, say=said.append, on_progress=half_way)
     assert killed_at
     assert contents(out) == contents(tmp_path / "whole")
     assert [path.name for path in out.iterdir()] == ["tiny"]
@@ -114,6 +114,6 @@ def test_when_the_parent_is_killed_its_processes_end_and_the_next_goes_on(tmp_pa
     epochs = epochs_logged(out)
     assert len(epochs) == len(set(epochs)), "run twice"
     assert len(epochs) >= 2 * 300 - 2 * 3  # an epoch that a process ended after its parent was told to nobody
-    reproduce.measure(two_stacks(epochs=300), tmp_path / "whole", commit="c", say=silent)
+    reproduce.measure_cells(two_stacks(epochs=300), tmp_path / "whole", commit="c", say=silent)
     assert contents(out) == contents(tmp_path / "whole")
     assert sorted(p.name for p in out.iterdir()) == ["epochs", "tiny"]

@@ -37,7 +37,7 @@ from coteach.data.mnist import read_idx
 from coteach.data.news import VECTORS_MEMBER, read_vectors
 from coteach.noise import Noise, corrupt
 from coteach.paper import measured
-from coteach.report.run_files import read_run
+from coteach.report.read import read_run
 from coteach.runs import checkpoint
 from coteach.runs import folder as files
 from coteach.runs.folder import as_experiment, read_config, read_rows
@@ -169,7 +169,7 @@ READERS = [
     Reader("noise", write_noise, Noise.load),
     Reader("matrix", one("q.txt", lambda: b"0.9 0.1\n0.2, 0.8\n"), read_matrix),
     Reader("classifier", write_classifier, coteach.RobustClassifier.load),
-    Reader("results", one("cell.json", cell), measured.load),
+    Reader("results", one("cell.json", cell), measured.load_json),
     Reader("checkpoint", write_checkpoint, lambda path: checkpoint.read(path.parent)),
     Reader(
         "config", write_config, lambda path: as_experiment(read_config(path.parent)["experiment"], path.parent)

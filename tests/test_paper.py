@@ -11,7 +11,7 @@ import pytest
 
 from coteach import files, names
 from coteach.fidelity import SWITCHES
-from coteach.paper import compare, measured, presets, reproduce, stack
+from coteach.paper import compare, measured, presets, reproduce
 from coteach.paper.presets import Cell, cells, preset_names
 from coteach.runs.experiment import Experiment, differing_fields
 from coteach.runs.folder import write_summary
@@ -35,7 +35,7 @@ class Spy:
 
     def __init__(self, monkeypatch, fail_at=None):
         self.stacks, self.fail_at = [], fail_at
-        monkeypatch.setattr(stack, "run_together", self)
+        monkeypatch.setattr(reproduce, "run_together", self)
 
     def __call__(self, experiments, *arguments, **options):
         if len(self.stacks) == self.fail_at:
@@ -45,7 +45,7 @@ class Spy:
 
 
 def measure(wanted, out, **options):
-    return reproduce.measure(wanted, out, say=silent, **options)
+    return reproduce.measure_cells(wanted, out, say=silent, **options)
 
 
 # ---- presets --------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_every_cell_is_a_sound_experiment_with_a_name_and_a_hash_of_its_own(name
 
 def test_every_method_is_measured_and_has_a_label():
     measured = {c.experiment.method for n in preset_names() for c in cells(n, then=True)}
-    assert measured == names.METHODS.keys() == names.LABELS.keys()
+    assert measured == names.METHODS.keys() == names.METHOD_LABELS.keys()
 
 
 def test_the_first_cell_of_a_figure_is_its_most_telling_one():
@@ -126,7 +126,7 @@ def test_a_preset_that_is_not_there_is_told_with_the_nearest():
 @pytest.mark.parametrize("mistake", [{"noise": "pair 1.5"}, {"loss": "mea"}, {"colour": "red"}], ids=str)
 def test_a_mistake_in_the_presets_is_refused(monkeypatch, mistake):
     table = {"title": "Tiny", "dataset": "digits", "cells": [{"method": "standard"} | mistake]}
-    monkeypatch.setattr(presets, "read", lambda: {"tiny": table})
+    monkeypatch.setattr(presets, "preset_tables", lambda: {"tiny": table})
     with pytest.raises(ValueError, match="1.5|mea|colour"):
         cells("tiny")
 
@@ -241,7 +241,7 @@ def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch):
     measure(wanted, tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.glob("*/*.json")}
     spy, said = Spy(monkeypatch), []
-    reproduce.measure(wanted, tmp_path, say=said.append)
+    reproduce.measure_cells(wanted, tmp_path, say=said.append)
     assert spy.stacks == []
     assert said == [f"2 of 2 cells are in {tmp_path} already"]
     assert {path: path.read_bytes() for path in tmp_path.glob("*/*.json")} == before
@@ -276,7 +276,7 @@ def test_a_cell_measured_in_another_way_is_replaced(tmp_path, monkeypatch):
     old = json.loads(path.read_text())
     other, said = tiny(seeds=(1,), lr=0.01), []
     assert reproduce.path_of(other, tmp_path) == path
-    reproduce.measure([other], tmp_path, say=said.append)
+    reproduce.measure_cells([other], tmp_path, say=said.append)
     assert "in another way" in said[0]
     assert json.loads(path.read_text())["hash"] == other.hash != old["hash"]
 
@@ -305,7 +305,7 @@ def test_a_seed_that_is_there_is_kept_and_the_seconds_of_a_stack_are_shared_out(
 
 def test_runs_on_other_data_are_not_mixed(tmp_path, dataset, monkeypatch):
     measure([tiny(seeds=(1,))], tmp_path)
-    monkeypatch.setattr(stack.data, "load", lambda *a, **o: replace(dataset, name="digits"))
+    monkeypatch.setattr(reproduce.data, "load", lambda *a, **o: replace(dataset, name="digits"))
     with pytest.raises(ValueError, match="measured on other data"):
         measure([tiny(seeds=(1, 2), batch_size=None)], tmp_path)
 
@@ -360,7 +360,7 @@ def test_whatever_lies_in_the_folder_is_named_at_once(tmp_path, kind, monkeypatc
         case "device":
             path.symlink_to("/dev/zero")
         case "huge":
-            monkeypatch.setattr(measured, "MOST_BYTES", 10)
+            monkeypatch.setattr(measured, "MOST_RESULT_BYTES", 10)
             path.write_text('{"a":    1}')
         case _:
             contents = {"deep": b"[" * 200_000, "not text": b"\xff\xfe{}", "long number": b"9" * 10_000}
@@ -388,7 +388,7 @@ def test_a_preset_is_measured_by_its_name(tmp_path, monkeypatch):
     grid = {"method": ["coteaching", "standard"], "fidelity": "authors"}
     table = {"title": "Tiny", "dataset": "digits", "first": 1, "then": 2, "cells": [grid]}
     table |= {"noise": ["pair 0.45", "symmetric 0.2"]}
-    monkeypatch.setattr(presets, "read", lambda: {"tiny": table})
+    monkeypatch.setattr(presets, "preset_tables", lambda: {"tiny": table})
     spy = Spy(monkeypatch)
     paths = reproduce.reproduce("tiny", epochs=1, out=tmp_path, device="cpu", say=silent)
     assert [path.relative_to(tmp_path).as_posix() for path in paths] == [
@@ -407,7 +407,7 @@ def test_word_vectors_that_are_not_there_are_named(tmp_path):
     (tmp_path / "vectors").mkdir()
     (tmp_path / "vectors" / "spacy.md.300d.txt").touch()
     (tmp_path / "glove.6B.zip").touch()
-    assert stack.find_vectors("spacy.md.300d.txt", tmp_path) == tmp_path / "vectors" / "spacy.md.300d.txt"
-    assert stack.find_vectors("glove.6B.300d.txt", tmp_path) == tmp_path / "glove.6B.zip"
+    assert reproduce.find_vectors("spacy.md.300d.txt", tmp_path) == tmp_path / "vectors" / "spacy.md.300d.txt"
+    assert reproduce.find_vectors("glove.6B.300d.txt", tmp_path) == tmp_path / "glove.6B.zip"
     with pytest.raises(ValueError, match="glove.6B.100d.txt are not in"):
-        stack.find_vectors("glove.6B.100d.txt", tmp_path)
+        reproduce.find_vectors("glove.6B.100d.txt", tmp_path)

@@ -6,10 +6,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from coteach.cli.reproduce import in_order
-from coteach.paper import measured
+from coteach.paper import figures, measured
+from coteach.paper.measured import preset_records
 from coteach.paper.presets import cells
-from coteach.report import preset_figures
 from measured_cases import cell_named, pretend, pretend_all
 
 
@@ -21,7 +20,7 @@ def axes_of(monkeypatch, tmp_path):
 
     def draw(records):
         close("all")
-        preset_figures.preset_figures(records, tmp_path, "figure")
+        figures.preset_figures(records, tmp_path, "figure")
         return [ax for number in plt.get_fignums() for ax in plt.figure(number).axes if ax.axison]
 
     yield draw
@@ -35,18 +34,18 @@ def texts(path) -> set[str]:
 @pytest.mark.parametrize("name", ["mnist", "openset", "ablation"])
 def test_a_figure_is_small_and_the_same_bytes_each_time(name, tmp_path):
     pretend_all(name, tmp_path)
-    records = in_order(name, None, tmp_path)
+    records = preset_records(name, None, tmp_path)
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        preset_figures.preset_figures(records, tmp_path / folder, name)
-    figures = sorted(path.name for path in (tmp_path / "one").iterdir())
+        figures.preset_figures(records, tmp_path / folder, name)
+    written = sorted(path.name for path in (tmp_path / "one").iterdir())
     if name == "ablation":
         several = {"epochs": ("cifar10", "cifar100", "mnist"), "keep": ("cifar10", "mnist")}
         several |= {"losses": ("cifar10", "cifar100", "mnist", "news"), "switches": several["keep"]}
-        assert figures == [f"ablation-{block}-{data}.svg" for block, some in several.items() for data in some]
+        assert written == [f"ablation-{block}-{data}.svg" for block, some in several.items() for data in some]
     else:
-        assert figures == [f"{name}.svg"]
-    for figure in figures:
+        assert written == [f"{name}.svg"]
+    for figure in written:
         content = (tmp_path / "one" / figure).read_bytes()
         assert content == (tmp_path / "two" / figure).read_bytes()
         assert len(content) < 300_000
@@ -59,14 +58,14 @@ def test_full_curves_of_200_epochs_stay_small(tmp_path):
     for cell in cells("news", then=True):
         noisy = {name: (0.5 + rng.normal(size=200) / 50).round(5).tolist() for name in measured.CURVES}
         pretend(cell, tmp_path, 50.0, 51.0, curves=noisy)
-    (path,) = preset_figures.preset_figures(in_order("news", None, tmp_path), tmp_path, "news")
+    (path,) = figures.preset_figures(preset_records("news", None, tmp_path), tmp_path, "news")
     assert path.stat().st_size < 400_000
 
 
 def test_curves_are_those_of_the_cells(axes_of, tmp_path):
     cell = cell_named("mnist", "coteaching-authors-pair-0.45")
     pretend(cell, tmp_path, 50.0, 51.0)
-    accuracy, precision = axes_of(in_order("mnist", None, tmp_path))
+    accuracy, precision = axes_of(preset_records("mnist", None, tmp_path))
     for ax, name in ((accuracy, "test accuracy (%)"), (precision, "label precision (%)")):
         np.testing.assert_allclose(ax.lines[0].get_ydata(), [50, np.nan, 70])
         assert ax.get_ylabel() == name
@@ -85,7 +84,7 @@ def test_curves_are_those_of_the_cells(axes_of, tmp_path):
 )
 def test_panels(name, titles, n_lines, axes_of, tmp_path):
     pretend_all(name, tmp_path)
-    records = in_order(name, None, tmp_path)
+    records = preset_records(name, None, tmp_path)
     axes = axes_of(records)
     by_title = {ax.get_title(): ax for ax in axes if ax.get_title()}
     assert set(titles) <= by_title.keys()
@@ -99,7 +98,7 @@ def test_panels(name, titles, n_lines, axes_of, tmp_path):
 def test_a_line_has_the_same_look_in_every_panel(axes_of, tmp_path):
     pretend_all("cifar10", tmp_path)
     looks = {}
-    for ax in axes_of(in_order("cifar10", None, tmp_path)):
+    for ax in axes_of(preset_records("cifar10", None, tmp_path)):
         for line in ax.lines:
             looks.setdefault(line.get_label(), set()).add((line.get_color(), line.get_linestyle()))
     assert all(len(look) == 1 for look in looks.values())
@@ -108,21 +107,21 @@ def test_a_line_has_the_same_look_in_every_panel(axes_of, tmp_path):
 
 def test_when_a_loss_begins_is_shown_by_four_lines(axes_of, tmp_path):
     pretend_all("ablation", tmp_path)
-    records = [r for r in in_order("ablation", None, tmp_path) if r["summary"]["dataset"] == "cifar10"]
+    records = [r for r in preset_records("ablation", None, tmp_path) if r["summary"]["dataset"] == "cifar10"]
     lines = [line for ax in axes_of(records) if ax.get_xlabel() == "epoch" for line in ax.lines]
     names = ("Co-teaching, then softmax twice", "Co-teaching, softmax twice", "Co-teaching", "Co-teaching+")
     assert sorted(line.get_label() for line in lines) == sorted(3 * names)
-    drawn = preset_figures.in_time(records)["cifar10"]
+    drawn = figures.in_time(records)["cifar10"]
     assert len(drawn) == len(lines)
-    assert {preset_figures.begins(record["summary"]) for record in drawn} == set(names)
+    assert {figures.loss_begins(record["summary"]) for record in drawn} == set(names)
     told = [record["summary"][key] for record in drawn for key in ("tau", "keep_type")]
     assert not any(told)
 
 
 def test_dots_show_mean_spread_and_every_seed_of_every_cell(tmp_path, axes_of):
     pretend_all("ablation", tmp_path)
-    records = in_order("ablation", None, tmp_path)
-    drawn = [dot.record["file"] for dots in preset_figures.blocks(records).values() for dot in dots]
+    records = preset_records("ablation", None, tmp_path)
+    drawn = [dot.record["file"] for dots in figures.blocks(records).values() for dot in dots]
     assert set(drawn) == {record["file"] for record in records}
     seen = set()
     for ax in axes_of(records):
@@ -136,7 +135,7 @@ def test_dots_show_mean_spread_and_every_seed_of_every_cell(tmp_path, axes_of):
 
 def test_no_two_cells_share_a_line_of_dots(tmp_path):
     pretend_all("ablation", tmp_path)
-    for name, dots in preset_figures.blocks(in_order("ablation", None, tmp_path)).items():
+    for name, dots in figures.blocks(preset_records("ablation", None, tmp_path)).items():
         places = [(d.heading, d.label, d.record["column"]) for d in dots]
         assert len(set(places)) == len(places), name
 
@@ -144,7 +143,7 @@ def test_no_two_cells_share_a_line_of_dots(tmp_path):
 def test_losses_are_the_ones_that_are_trained_with():
     def loss(method, fidelity, name=None, warmup=19, **more):
         summary = {"method": method, "loss": name, "fidelity": fidelity, **more}
-        return preset_figures.loss_of({"summary": summary, "config": {"warmup": warmup} if warmup else {}})
+        return figures.loss_of({"summary": summary, "config": {"warmup": warmup} if warmup else {}})
 
     assert loss("coteaching_plus", "authors", warmup=0) == "softmax_twice"
     assert loss("coteaching_plus", "authors") == "softmax_twice after cross_entropy"
@@ -159,7 +158,7 @@ def test_losses_are_the_ones_that_are_trained_with():
 def test_a_loss_after_another_stands_behind_it_alone():
     headings = ["gce", "softmax_twice after cross_entropy", "cross_entropy", "softmax_twice"]
     in_place = ["cross_entropy", "softmax_twice", "softmax_twice after cross_entropy", "gce"]
-    assert sorted(headings, key=preset_figures.place_of) == in_place
+    assert sorted(headings, key=figures.loss_order) == in_place
 
 
 @pytest.mark.parametrize(
@@ -171,7 +170,7 @@ def test_a_loss_after_another_stands_behind_it_alone():
 )
 def test_a_reading_that_all_lines_share_is_not_told_of_each(name, told, untold, tmp_path):
     pretend_all(name, tmp_path)
-    _, _, panels = preset_figures.by_panel(in_order(name, None, tmp_path))
+    _, _, panels = figures.by_panel(preset_records(name, None, tmp_path))
     labels = {label for panel in panels.values() for label in panel}
     assert told <= labels
     assert untold not in labels

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from coteach.cli.reproduce import comparison_tables, in_order
-from coteach.paper import compare
+from coteach.cli.reproduce import comparison_tables
+from coteach.paper import compare, page
+from coteach.paper.measured import preset_records
 from coteach.paper.presets import cells, preset_names
-from coteach.report import preset_page
 from coteach.terminal import console
 from measured_cases import cell_named, pretend, pretend_all
 
 
 def page_of(name, out):
-    return "\n".join(preset_page.page(name, None, in_order(name, None, out), [])).splitlines()
+    return "\n".join(page.page_lines(name, None, preset_records(name, None, out), [])).splitlines()
 
 
 def test_the_page_has_our_numbers_the_known_ones_and_every_seed_where_one_is_far_off(tmp_path):
@@ -57,27 +57,27 @@ def test_what_the_data_lack_is_said(tmp_path):
 @pytest.mark.parametrize("then", [False, True])
 def test_the_command_is_read_off_the_cells(name, then, tmp_path):
     pretend_all(name, tmp_path, then)
-    records = in_order(name, None, tmp_path)
+    records = preset_records(name, None, tmp_path)
     first = {cell.name: cell.seeds for cell in cells(name)}
     more = then and first != {cell.name: cell.seeds for cell in cells(name, then=True)}
-    assert preset_page.command(name, None, records) == f"coteach reproduce {name}" + (" --all" if more else "")
+    assert page.command_for(name, None, records) == f"coteach reproduce {name}" + (" --all" if more else "")
 
 
 def test_outdated_cells_and_those_of_other_epochs_are_not_on_the_page(tmp_path):
     cell = cell_named("mnist", "standard-authors-symmetric-0.5")
     pretend(replace(cell, experiment=replace(cell.experiment, epochs=5)), tmp_path, 1.0)
     pretend(replace(cell, experiment=replace(cell.experiment, lr=0.1)), tmp_path, 1.0)
-    assert in_order("mnist", None, tmp_path) == []
-    assert len(in_order("mnist", 5, tmp_path)) == 1
+    assert preset_records("mnist", None, tmp_path) == []
+    assert len(preset_records("mnist", 5, tmp_path)) == 1
 
 
 @pytest.mark.parametrize("name", ["mnist", "ablation", "openset"])
 def test_the_terminals_tables_fit_into_100_columns_and_show_every_cell(name, tmp_path, monkeypatch):
     monkeypatch.setattr(console, "_width", 100)
     pretend_all(name, tmp_path)
-    records = in_order(name, None, tmp_path)
+    records = preset_records(name, None, tmp_path)
     with console.capture() as shown:
-        for table in comparison_tables(compare.beside(records)):
+        for table in comparison_tables(compare.compared(records)):
             console.print(table)
     text = shown.get()
     assert max(map(len, text.splitlines())) <= 100

@@ -16,18 +16,19 @@ import pytest
 import tyro
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
 from coteach import cli, figures, metrics
 from coteach.cli import main
 from coteach.methods import METHODS
-from coteach.names import EVENTS, METHOD_FACTS
+from coteach.names import EVENTS, MEASURES, METHOD_FACTS
 from coteach.pages import page_file
 from coteach.paper.presets import cells
 from coteach.plan import Plan
-from coteach.report import run_figures, run_labels, run_page, run_tables
-from coteach.report.run_files import read_run
-from coteach.report.run_groups import Group
-from coteach.report.run_page import report_page
+from coteach.report import curves, labels, page, tables
+from coteach.report.groups import Group
+from coteach.report.page import report_page
+from coteach.report.read import read_run
 from coteach.rules import all_of
 from coteach.runs.experiment import Experiment
 from page_cases import HOSTILE, contrast, schemes
@@ -50,7 +51,7 @@ def texts_of(page: str, tag: str) -> list[str]:
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pages without their curves, which take most of the time."""
-    monkeypatch.setattr(run_page, "panel_svg", lambda group, measure, prefix: "<svg></svg>")
+    monkeypatch.setattr(page, "panel_svg", lambda group, measure, prefix: Markup("<svg></svg>"))
 
 
 def test_hostile_names_are_text_and_nothing_else(undrawn, tmp_path):
@@ -73,7 +74,7 @@ def test_hostile_names_are_text_and_nothing_else(undrawn, tmp_path):
 def test_hostile_names_are_text_in_the_curves(tmp_path):
     run = read_run(write_run(tmp_path / "run"))
     group = Group(HOSTILE[0], HOSTILE[1], dict.fromkeys([*HOSTILE, "long " * 50], run), {})
-    svg = run_figures.panel_svg(group, "test_accuracy", "a")
+    svg = curves.panel_svg(group, "test_accuracy", "a")
     root = ElementTree.fromstring(svg)
     assert {element.tag for element in root.iter()} <= {
         "svg",
@@ -129,7 +130,7 @@ def test_everything_is_there_in_words(undrawn, tmp_path):
     assert texts_of(page, "h1") == ["digits, pair 40 % · digits, symmetric 40 %"]
     assert texts_of(page, "h2") == ["Results", "Beside the known numbers", "Events", "One by one", "To repeat it"]
     captions = texts_of(page, "figcaption")
-    for name, (text, _) in run_figures.MEASURES.items():
+    for name, (text, _) in MEASURES.items():
         alone = name in ("disagreement", "total_variation", "keep_rate")  # which a single network has not
         assert captions.count(text) == (1 if alone else 2)
     assert "69.00 ± 0.71" in page  # 50 + 5 x 3.5 + 1.5: the mean of six epochs and two seeds
@@ -173,7 +174,9 @@ def test_of_own_labels_nothing_is_told_that_nobody_knows(tmp_path):
     write_run(tmp_path / "own", dataset="own", noise="none", tau=0.2)
     write_run(tmp_path / "half", dataset="own", noise="none", tau=0.2, method="standard", reached=2)
     assert "label precision (%)" not in texts_of(page_of(tmp_path / "own", tmp_path / "half"), "figcaption")
-    (table, *_) = re.findall(r"<table class=.results.*?</table>", page_of(tmp_path / "half", tmp_path / "own"))
+    (table, *_) = re.findall(
+        r"<table class=.results.*?</table>", page_of(tmp_path / "half", tmp_path / "own"), re.DOTALL
+    )
     cells = texts_of(table, "td")
     assert len(cells) == 2 * 7
     assert cells[5] == cells[12] == "–"
@@ -185,10 +188,12 @@ def test_matrices_hold_the_numbers_or_where_classes_are_many_a_picture(undrawn, 
     folder = write_run(tmp_path / "few")
     run = read_run(folder)
     assert run.noise is not None
-    table = str(run_labels.true_matrix(run))
-    numbers = [int(text) for text in texts_of(table, "td")]
-    np.testing.assert_array_equal(np.reshape(numbers, (4, 4)), np.round(100 * run.noise.matrix))
-    assert re.findall(r'<td class="s(\d+)">(\d+)', table)[:2] == [("6", "60"), ("4", "40")]
+    cells = labels.true_matrix(run).cells
+    np.testing.assert_array_equal(
+        [[int(text) for text, _ in row] for row in cells], np.round(100 * run.noise.matrix)
+    )
+    assert cells[0][:2] == [("60", 6), ("40", 4)]
+    assert '<td class="s6">60</td><td class="s4">40</td>' in page_of(folder)
     many = page_of(write_run(tmp_path / "many", n_classes=30))
     assert many.count('src="data:image/png;base64,') == 3
     assert "30 classes" in many
@@ -199,14 +204,14 @@ def test_known_numbers_stand_beside_a_run_of_the_papers_settings_only(undrawn, t
     e = cell.experiment
     changes = {"dataset": e.dataset, "method": e.method, "fidelity": e.fidelity, "epochs": e.epochs}
     folder = write_run(tmp_path / "run", noise=str(e.noise), rate=float(e.rate or 0), **changes)
-    lines = run_tables.known_lines([read_run(folder)])
+    lines = tables.known_lines([read_run(folder)])
     assert lines
     assert {line.cell["experiment"] for line in lines} <= {"mnist", "ablation", "jocor"}
     assert all(line.difference is not None and line.cell["mean"] == pytest.approx(69) for line in lines)
     page = page_of(folder)
     assert all(line.target is not None and f"{line.target.mean:.2f}" in page for line in lines)
     changed_experiment(folder, epochs=7)
-    assert run_tables.known_lines([read_run(folder)]) == []
+    assert tables.known_lines([read_run(folder)]) == []
     assert "No number is published" in page_of(folder)
 
 
@@ -231,7 +236,7 @@ experiments = st.builds(
 
 @given(experiments)
 def test_a_command_repeats_its_run_and_says_no_more_than_it_must(experiment):
-    command = run_tables.command(replace_experiment(experiment))
+    command = tables.command(replace_experiment(experiment))
     words = shlex.split(command)
     assert words[:2] == ["coteach", "run"]
     assert tyro.cli(cli.Command, args=words[1:]) == experiment
@@ -245,7 +250,7 @@ def replace_experiment(experiment: Experiment):
 
 def test_own_data_are_handed_in_again():
     stub = replace_experiment(Experiment(dataset="own", method="jocor", tau=0.2, seeds=(1, 2)))
-    call = run_tables.command(stub)
+    call = tables.command(stub)
     assert call == "coteach.run(coteach.Experiment(method='jocor', tau=0.2, seeds=(1, 2)), data)"
 
 
@@ -263,7 +268,7 @@ def test_own_data_are_handed_in_again():
 def test_names_that_a_user_registered_are_repeated_in_python(names, own):
     dataset = {"dataset": "own"} if own else {}
     experiment = Experiment(**dataset, noise="pair", rate=0.4, seeds=(1, 2), **names)
-    note, call = run_tables.command(replace_experiment(experiment)).splitlines()
+    note, call = tables.command(replace_experiment(experiment)).splitlines()
     assert note.startswith("# first import the file that registers the ")
     assert all(f"the {what.removeprefix('warmup_')} {name!r}" in note for what, name in names.items())
     called = eval(call, {"coteach": StubLibrary, "data": "data"})
@@ -403,6 +408,4 @@ def test_the_lines_of_all_methods_are_seen_on_a_dark_ground():
 
 def test_a_shade_of_every_tenth_is_there():
     style = page_file("report", "report.css")
-    assert {f"s{k}" for k in range(1, run_labels.SHADES + 1)} == set(
-        re.findall(r"^\.(s\d+) ", style, re.MULTILINE)
-    )
+    assert {f"s{k}" for k in range(1, labels.SHADES + 1)} == set(re.findall(r"^\.(s\d+) ", style, re.MULTILINE))

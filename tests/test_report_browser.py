@@ -6,8 +6,8 @@ import re
 import pytest
 from PIL import Image
 
-from coteach.report.run_files import read_run
-from coteach.report.run_page import report_page
+from coteach.report.page import report_page
+from coteach.report.read import read_run
 from page_cases import HOSTILE, Page, harmless
 from report_runs import changed_experiment, write_run
 

@@ -1,7 +1,6 @@
 """What a report reads of run folders: which there are, what is refused, how runs are grouped and named."""
 
 import json
-import re
 from dataclasses import fields
 
 import numpy as np
@@ -12,11 +11,11 @@ from safetensors.numpy import save_file
 
 from coteach.labels.ledger import suspects
 from coteach.noise import corrupt
-from coteach.report import loss_frames, run_files
-from coteach.report.matrices import believed, confusion, counted, shares
-from coteach.report.run_figures import curve
-from coteach.report.run_files import find_runs, read_run
-from coteach.report.run_groups import TOLD, groups_of
+from coteach.report import losses, read
+from coteach.report.curves import curve
+from coteach.report.groups import TOLD, groups_of
+from coteach.report.labels import believed, confusion, pair_counts, row_shares
+from coteach.report.read import find_runs, read_run
 from coteach.runs.experiment import Experiment
 from report_runs import SAMPLES, accuracy, changed_experiment, write_run
 
@@ -100,20 +99,20 @@ def test_a_summary_with_anything_else_is_named(tmp_path):
     folder = write_run(tmp_path / "run")
     path = folder / "summary.json"
     sound = json.loads(path.read_text())
-    for name, is_sound in run_files.SUMMARY.items():
+    for name, is_sound in read.SUMMARY.items():
         for value in ODD:
             if not is_sound(value):
                 path.write_text(json.dumps(sound | {name: value}))
                 with pytest.raises(ValueError, match=rf"summary\.json is damaged: it has no sound {name}\.$"):
                     read_run(folder)
-    assert not any(run_files.is_number(value) or run_files.is_count(value) for value in ODD)
+    assert not any(read.is_number(value) or read.is_count(value) for value in ODD)
 
 
 def test_a_row_with_anything_else_is_named(tmp_path):
     folder = write_run(tmp_path / "run")
     path = folder / "metrics.jsonl"
     lines = path.read_text().splitlines()
-    for name, is_sound in run_files.ROW.items():
+    for name, is_sound in read.ROW.items():
         for value in ODD:
             if not is_sound(value):
                 odd = json.dumps(json.loads(lines[4]) | {name: value})
@@ -249,9 +248,9 @@ def test_believed_labels_are_those_of_the_suspects(given_labels, share, random):
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=40))
 def test_counts_and_shares_of_pairs(pairs):
     rows, columns = (np.array([pair[i] for pair in pairs], int) for i in (0, 1))
-    counts = counted(rows, columns, 3)
+    counts = pair_counts(rows, columns, 3)
     assert counts.tolist() == [[pairs.count((i, j)) for j in range(3)] for i in range(3)]
-    for row, share in zip(counts, shares(counts), strict=True):
+    for row, share in zip(counts, row_shares(counts), strict=True):
         np.testing.assert_allclose(share, row / row.sum() if row.sum() else np.full(3, np.nan))
 
 
@@ -264,8 +263,8 @@ def test_a_ledger_that_knows_the_truth_finds_the_flips_that_were_drawn(kind, tmp
     assert corrupt(true, kind, 0.4, 4).sha256 == run.noise.sha256
     counts = confusion(run)
     assert counts.sum() == 2 * SAMPLES
-    np.testing.assert_array_equal(counts, 2 * counted(run.noise.labels, true, 4))
-    np.testing.assert_allclose(shares(counts.T), shares(counted(true, run.noise.labels, 4)))
+    np.testing.assert_array_equal(counts, 2 * pair_counts(run.noise.labels, true, 4))
+    np.testing.assert_allclose(row_shares(counts.T), row_shares(pair_counts(true, run.noise.labels, 4)))
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------
@@ -273,7 +272,7 @@ def test_a_ledger_that_knows_the_truth_finds_the_flips_that_were_drawn(kind, tmp
 
 @given(st.integers(0, 300), st.integers(1, 30))
 def test_some_epochs_are_spread_over_all(n, most):
-    some = loss_frames.some_of(n, most).tolist()
+    some = losses.evenly_spaced(n, most).tolist()
     assert len(some) == min(n, most)
     assert some == sorted(set(some))
     if n > 1 and most > 1:
@@ -281,38 +280,36 @@ def test_some_epochs_are_spread_over_all(n, most):
         assert max(np.diff(some)) - min(np.diff(some)) <= 1
 
 
-histogram = st.lists(st.integers(0, 3), min_size=loss_frames.LOSS_BINS, max_size=loss_frames.LOSS_BINS).map(
-    np.array
-)
+histogram = st.lists(st.integers(0, 3), min_size=losses.LOSS_BINS, max_size=losses.LOSS_BINS).map(np.array)
 
 
 @given(histogram, histogram)
 def test_how_well_losses_tell_wrong_from_right(right, wrong):
     if right.sum() and wrong.sum():
-        frame = loss_frames.Frame(1, right, wrong, True)
-        of_right, of_wrong = (np.repeat(np.arange(loss_frames.LOSS_BINS), counts) for counts in (right, wrong))
+        frame = losses.Frame(1, right, wrong, True)
+        of_right, of_wrong = (np.repeat(np.arange(losses.LOSS_BINS), counts) for counts in (right, wrong))
         larger = (of_wrong[:, None] > of_right).mean() + (of_wrong[:, None] == of_right).mean() / 2
-        assert loss_frames.wrong_is_larger(frame) == pytest.approx(larger)
+        assert losses.wrong_is_larger(frame) == pytest.approx(larger)
 
 
 @pytest.mark.parametrize(
-    "place, words", [(0, "below 0.00013"), (loss_frames.LOSS_BINS - 1, "above 24"), (32, "1.2"), (24, "0.12")]
+    "place, words", [(0, "below 0.00013"), (losses.LOSS_BINS - 1, "above 24"), (32, "1.2"), (24, "0.12")]
 )
 def test_a_median_in_words(place, words):
-    counts = np.zeros(loss_frames.LOSS_BINS, int)
+    counts = np.zeros(losses.LOSS_BINS, int)
     counts[place] = 5
-    assert loss_frames.median_words(counts) == words
+    assert losses.median_words(counts) == words
 
 
 def test_frames_sum_over_seeds_and_say_what_they_show(tmp_path):
     run = read_run(write_run(tmp_path / "run"))
-    frames = loss_frames.frames_of(run)
+    frames = losses.frames_of(run)
     assert [frame.epoch for frame in frames] == [1, 2, 3, 4, 5, 6]
     assert run.noise is not None
     assert {int(frame.right.sum()) for frame in frames} == {4 * int(run.noise.clean.sum())}
-    assert "in 100.0 % of pairs" in loss_frames.in_words(frames[-1], True)
-    assert loss_frames.in_words(frames[-1], False).startswith("median ")
-    assert "wrong" not in loss_frames.in_words(frames[-1], False)
+    assert "in 100.0 % of pairs" in losses.medians(frames[-1], True)
+    assert losses.medians(frames[-1], False).startswith("median ")
+    assert "wrong" not in losses.medians(frames[-1], False)
 
 
 def heights_of(outline: str) -> list[float]:
@@ -321,47 +318,43 @@ def heights_of(outline: str) -> list[float]:
 
 
 def test_a_histogram_is_drawn_to_scale():
-    right, wrong = np.zeros(loss_frames.LOSS_BINS, int), np.zeros(loss_frames.LOSS_BINS, int)
+    right, wrong = np.zeros(losses.LOSS_BINS, int), np.zeros(losses.LOSS_BINS, int)
     right[3], wrong[5] = 8, 2
-    drawn = loss_frames.drawing(loss_frames.Frame(1, right, wrong, True), True, "a <title>")
-    assert drawn.count("<path class=") == 2 + 1
-    assert 'aria-label="a &lt;title&gt;"' in drawn
-    texts = re.findall(r"<text[^>]*>([^<]*)", drawn)
-    assert texts == ["0.01", "0.1", "1", "&lt; 0.00013", "≥ 24", "80 %", "0"]
-    assert heights_of(loss_frames.outline(wrong, 8)) == [150.0] * 5 + [112.5] + [150.0] * (
-        loss_frames.LOSS_BINS - 6
-    )
+    drawn = losses.histogram(losses.Frame(1, right, wrong, True), True)
+    assert list(drawn.bars) == ["right", "wrong"]
+    assert drawn.cuts == []
+    assert [text.words for text in drawn.texts] == ["0.01", "0.1", "1", "< 0.00013", "≥ 24", "80 %", "0"]
+    assert heights_of(drawn.bars["wrong"]) == [150.0] * 5 + [112.5] + [150.0] * (losses.LOSS_BINS - 6)
 
 
-@pytest.mark.parametrize("place", [0, loss_frames.LOSS_BINS - 1])
+@pytest.mark.parametrize("place", [0, losses.LOSS_BINS - 1])
 def test_an_open_bin_that_would_dwarf_the_others_is_cut_off_and_told(place):
-    right, wrong = np.zeros(loss_frames.LOSS_BINS, int), np.zeros(loss_frames.LOSS_BINS, int)
+    right, wrong = np.zeros(losses.LOSS_BINS, int), np.zeros(losses.LOSS_BINS, int)
     right[place], right[10], wrong[20] = 88, 4, 8
-    frame = loss_frames.Frame(1, right, wrong, True)
-    assert loss_frames.cut_off(frame, True) == {place: "88 % right"}
-    assert loss_frames.cut_off(frame, False) == {place: "88 %"}
-    drawn = loss_frames.drawing(frame, True, "")
-    assert ">88 % right</text>" in drawn
-    assert ">8 %</text>" in drawn, "the scale ends with the highest inner bin"
-    assert drawn.count('class="gap"') == 1
+    frame = losses.Frame(1, right, wrong, True)
+    assert losses.cut_off(frame, True) == {place: "88 % right"}
+    assert losses.cut_off(frame, False) == {place: "88 %"}
+    drawn = losses.histogram(frame, True)
+    assert [cut.text.words for cut in drawn.cuts] == ["88 % right"]
+    assert "8 %" in [text.words for text in drawn.texts], "the scale ends with the highest inner bin"
     right[place] = 12  # is not far above 8
-    assert loss_frames.cut_off(frame, True) == {}
-    assert loss_frames.highest({"right": right, "wrong": wrong}) == 12
+    assert losses.cut_off(frame, True) == {}
+    assert losses.top_of({"right": right, "wrong": wrong}) == 12
 
 
 @given(histogram, histogram, st.integers(0, 50), st.integers(0, 50), st.booleans())
 def test_of_all_bars_only_open_ones_leave_the_scale_and_those_are_marked(right, wrong, first, last, known):
     right, wrong = right.copy(), wrong.copy()
     right[0], wrong[-1] = first, last
-    frame = loss_frames.Frame(1, right, wrong, True)
-    parts = loss_frames.parts_of(frame, known)
-    top = loss_frames.highest(parts)
+    frame = losses.Frame(1, right, wrong, True)
+    parts = losses.shown_counts(frame, known)
+    top = losses.top_of(parts)
     outside = {
         place
         for counts in parts.values()
-        for place, height in enumerate(heights_of(loss_frames.outline(counts, top)))
-        if not 0 <= height <= loss_frames.HEIGHT
+        for place, height in enumerate(heights_of(losses.outline(counts, top)))
+        if not 0 <= height <= losses.HEIGHT
     }
-    assert outside == set(loss_frames.cut_off(frame, known)) <= {0, loss_frames.LOSS_BINS - 1}
+    assert outside == set(losses.cut_off(frame, known)) <= {0, losses.LOSS_BINS - 1}
     highest = max(int(counts.max()) for counts in parts.values())
-    assert top == max(1, highest) if not outside else highest > loss_frames.FAR * top
+    assert top == max(1, highest) if not outside else highest > losses.CUT_ABOVE * top

@@ -10,7 +10,7 @@ import pytest
 
 from coteach.cli import main
 from coteach.cli import reproduce as command
-from coteach.paper import measured, presets, reproduce, stack
+from coteach.paper import measured, presets, reproduce
 from coteach.paper.presets import cells, preset_names
 from coteach.runs.run import run_together
 from measured_cases import pretend, pretend_all
@@ -40,7 +40,7 @@ finally:
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
     """A preset of 4 cells in 2 stacks, in a folder of its own; gives the stacks that are run."""
-    monkeypatch.setattr(presets, "read", lambda: {"tiny": TINY})
+    monkeypatch.setattr(presets, "preset_tables", lambda: {"tiny": TINY})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     stacks = []
@@ -49,7 +49,7 @@ def tiny(monkeypatch, tmp_path):
         stacks.append([(e.method, e.noise, e.seeds) for e in experiments])
         return run_together(experiments, *arguments, **options)
 
-    monkeypatch.setattr(stack, "run_together", spy)
+    monkeypatch.setattr(reproduce, "run_together", spy)
     return stacks
 
 
@@ -119,21 +119,21 @@ def test_only_report_trains_nothing_and_shows_what_is_there(tiny, tmp_path, caps
 
 
 def test_after_an_interruption_the_same_command_goes_on(tiny, tmp_path, monkeypatch, capsys):
-    unbroken = stack.run_together
+    unbroken = reproduce.run_together
 
     def interrupted(experiments, *arguments, **options):
         if tiny:
             raise KeyboardInterrupt
         return unbroken(experiments, *arguments, **options)
 
-    monkeypatch.setattr(stack, "run_together", interrupted)
+    monkeypatch.setattr(reproduce, "run_together", interrupted)
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", "tiny", "--device", "cpu"])
     assert stop.value.code == 130
     assert "finished are in results: the same command goes on from there" in capsys.readouterr().err
     before = {path: path.read_bytes() for path in tmp_path.glob("results/tiny/*.json")}
     assert len(before) == 2
-    monkeypatch.setattr(stack, "run_together", unbroken)
+    monkeypatch.setattr(reproduce, "run_together", unbroken)
     main(["reproduce", "tiny", "--device", "cpu"])
     assert [stack[0][0] for stack in tiny] == ["standard", "coteaching"]
     assert {path: path.read_bytes() for path in before} == before
@@ -174,7 +174,7 @@ def warm(tiny, monkeypatch):
     """With two cells of a warm-up of 20 epochs, and one of a warm-up that shrinks with the epochs."""
     more = [{"method": "coteaching", "warmup": 20, "epochs": 50}]
     more += [{"method": "jocor", "loss": "gce", "warmup_loss": "cross_entropy", "noise": "pair 0.45"}]
-    monkeypatch.setattr(presets, "read", lambda: {"tiny": TINY | {"cells": [*TINY["cells"], *more]}})
+    monkeypatch.setattr(presets, "preset_tables", lambda: {"tiny": TINY | {"cells": [*TINY["cells"], *more]}})
     return tiny
 
 
@@ -215,7 +215,7 @@ def test_a_report_of_nothing_says_of_which_epochs(warm, tmp_path, capsys):
 
 
 def test_a_report_is_of_what_another_preset_has_measured_as_well(tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(presets, "read", lambda: {"tiny": TINY, "other": TINY})
+    monkeypatch.setattr(presets, "preset_tables", lambda: {"tiny": TINY, "other": TINY})
     pretend(cells("other")[0], tmp_path / "results", 61.0)
     main(["reproduce", "tiny", "--only-report"])
     assert "61.00" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coteach.names import LABELS, MEASURES, METHOD_FACTS
+from coteach.names import MEASURES, METHOD_FACTS, METHOD_LABELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,7 +131,7 @@ def line_styles(labels: Iterable[str]) -> dict[str, Style]:
 
 def method_of(label: str) -> str:
     """The method that a label begins with, by its name or as tables have it; else what stands before the comma."""
-    known = {text: name for name in COLOURS for text in (name, LABELS[name])}
+    known = {text: name for name in COLOURS for text in (name, METHOD_LABELS[name])}
     fitting = [text for text in known if label == text or label.startswith(f"{text},")]
     return known[max(fitting, key=len)] if fitting else label.split(",")[0]
 

@@ -72,7 +72,7 @@ METHOD_FACTS = {
     ),
 }
 METHODS = {name: facts.meaning for name, facts in METHOD_FACTS.items()}  # `register_method` adds to them
-LABELS = {name: facts.label for name, facts in METHOD_FACTS.items()}
+METHOD_LABELS = {name: facts.label for name, facts in METHOD_FACTS.items()}
 WITHOUT_WARMUP = [name for name, facts in METHOD_FACTS.items() if not facts.has_warmup]
 ELSEWHERE = {name: facts.only_in_runs for name, facts in METHOD_FACTS.items() if facts.only_in_runs}
 
@@ -113,7 +113,7 @@ MEASURES = {  # of an epoch: what an axis says, and where it ends
 NEAR = 0.55  # difflib's ratio: "asym" finds asymmetric (0.57), "hinge" does not find gce (0.5)
 
 
-def listed(names: dict[str, str]) -> str:
+def help_list(names: dict[str, str]) -> str:
     """Every name with its meaning, a line each, to end a help text."""
     return "".join(f"\n- {name}: {meaning}" for name, meaning in names.items()) + "\n"
 

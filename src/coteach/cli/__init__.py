@@ -20,9 +20,10 @@ from coteach.cli.audit import AUDIT_EXAMPLES, Audit, audit_command
 from coteach.cli.data import DATA_EXAMPLES, Data, data_command
 from coteach.cli.demo import DEMO_EXAMPLES, Demo, demo_command
 from coteach.cli.report import REPORT_EXAMPLES, Report, report_command
-from coteach.cli.reproduce import LOCAL_RAY, REPRODUCE_EXAMPLES, Reproduce, reproduce_command
+from coteach.cli.reproduce import REPRODUCE_EXAMPLES, Reproduce, reproduce_command
 from coteach.cli.run import RUN_EXAMPLES, run_command
 from coteach.flags import REGISTRY
+from coteach.paper.running import LOCAL_RAY
 from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
 from coteach.signals import handled_between_steps
 

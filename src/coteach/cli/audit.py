@@ -72,8 +72,8 @@ class Audit:
     """Columns of the table to leave out, such as one that was made from the label."""
     size: Annotated[int, flag("N", "32")] = 32
     """Width and height to which images are brought, in pixels."""
-    method: Annotated[str | None, flag("NAME", "coteaching", "Rule:" + names.listed(AUDIT_METHODS))] = None
-    loss: Annotated[str | None, flag("NAME", LOSS_DEFAULT, "Loss:" + names.listed(names.LOSSES))] = None
+    method: Annotated[str | None, flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
+    loss: Annotated[str | None, flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSSES))] = None
     module: Annotated[str | None, flag("NAME", "one that fits the samples")] = None
     """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
     epochs: Annotated[int | None, flag("N", "20")] = None

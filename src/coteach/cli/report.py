@@ -7,7 +7,6 @@ from typing import Annotated
 
 import tyro
 
-from coteach.cli.reproduce import in_order
 from coteach.files import write_atomically
 from coteach.flags import flag
 from coteach.names import MEASURES, check_name
@@ -69,8 +68,8 @@ def report_command(report: Report) -> None:
 
 
 def write_page(report: Report) -> None:
-    from coteach.report.run_files import read_run
-    from coteach.report.run_page import report_page
+    from coteach.report.page import report_page
+    from coteach.report.read import read_run
 
     folders = found(report.runs)
     alone = len(folders) == 1 and (Path(report.runs[0]) / "config.toml").exists()
@@ -87,7 +86,7 @@ def write_page(report: Report) -> None:
 
 
 def found(places: tuple[str, ...]) -> list[Path]:
-    from coteach.report.run_files import find_runs
+    from coteach.report.read import find_runs
 
     folders, unfinished = find_runs(places)
     if unfinished:
@@ -99,7 +98,7 @@ def found(places: tuple[str, ...]) -> list[Path]:
 
 
 def refuse_what_is_not_ours(path: Path) -> None:
-    from coteach.report.run_page import GENERATOR
+    from coteach.report.page import GENERATOR
 
     if not path.exists():
         return
@@ -132,10 +131,10 @@ def write_figures(report: Report) -> None:
 
 def figures_of_runs(folders: list[Path], panels: list[str], out: Path) -> list[Path]:
     """A figure for each data set, and the tables of all."""
-    from coteach.report.figure_tables import write_tables
-    from coteach.report.run_figures import measured, write_curves
-    from coteach.report.run_files import read_run
-    from coteach.report.run_groups import groups_of
+    from coteach.report.curves import measured, write_curves
+    from coteach.report.groups import groups_of
+    from coteach.report.read import read_run
+    from coteach.report.tables import write_tables
 
     groups = groups_of([read_run(folder) for folder in folders])
     for panel in panels:
@@ -150,11 +149,12 @@ def figures_of_runs(folders: list[Path], panels: list[str], out: Path) -> list[P
 
 def figures_of_presets(names: list[str], results: Path, out: Path) -> list[Path]:
     from coteach.figures import FIGURE_FORMATS
-    from coteach.report.preset_figures import preset_figures
+    from coteach.paper.figures import preset_figures
+    from coteach.paper.measured import preset_records
 
     paths = []
     for name in names or preset_names():
-        if records := in_order(name, None, results):
+        if records := preset_records(name, None, results):
             paths += preset_figures(records, out, name, FIGURE_FORMATS)
         elif names:
             raise ValueError(f"no cell of {name} is in {results}: measure it with `coteach reproduce {name}`.")

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.box import SIMPLE_HEAD
@@ -12,12 +12,11 @@ from rich.table import Table
 from coteach.cli.run import progress_note
 from coteach.flags import flag
 from coteach.paper import compare
-from coteach.paper.compare import Line
-from coteach.paper.measured import in_folder, path_of, read, taken_over
+from coteach.paper.compare import Comparison
+from coteach.paper.measured import in_folder, path_of, preset_records, read_cell, taken_over
 from coteach.paper.presets import Cell, asked_for, preset_names, refuse_too_few
+from coteach.paper.running import LOCAL_RAY
 from coteach.terminal import console, progress_bars
-
-LOCAL_RAY = "local"  # a Ray of this machine alone, if no address is given
 
 REPRODUCE_EXAMPLES = """
 examples:
@@ -101,19 +100,19 @@ def list_presets(asked: Reproduce) -> None:
 
 def is_there(cell: Cell, out: Path) -> bool:
     """Whether every seed of a cell was measured."""
-    record = read(path_of(cell, out), cell.hash)
+    record = read_cell(path_of(cell, out), cell.hash)
     return record is not None and set(cell.seeds) <= set(record["summary"]["seeds"])
 
 
 def train_missing(asked: Reproduce, name: str) -> None:
-    from coteach.paper.reproduce import Progress, reproduce
+    from coteach.paper.reproduce import MeasuringProgress, reproduce
 
     try:
         with progress_bars() as bars:
             task = bars.add_task(name, total=None, note="")
             told: set[str] = set()
 
-            def show(p: Progress) -> None:
+            def show(p: MeasuringProgress) -> None:
                 method = p.label.partition(" (")[0]
                 bars.update(task, completed=p.done, total=p.total, description=method, note=progress_note(p))
 
@@ -146,7 +145,7 @@ def train_missing(asked: Reproduce, name: str) -> None:
 
 
 def report(name: str, epochs: int | None, out: Path) -> None:
-    records = in_order(name, epochs, out)
+    records = preset_records(name, epochs, out)
     if not records:
         if epochs is None:
             raise ValueError(f"no cell of {name} is in {out}: leave --only-report out, and they are measured.")
@@ -154,25 +153,19 @@ def report(name: str, epochs: int | None, out: Path) -> None:
             f"no cell of {name} with --epochs {epochs} is in {out}: "
             "leave --epochs out for the paper's, or --only-report, and they are measured."
         )
-    from coteach.report.preset_page import sources, write_page
+    from coteach.paper.page import write_preset_page
 
-    written = [*write_page(name, epochs, records, out / name), compare.write_summary(out)]
-    lines = compare.beside(records)
+    written = [*write_preset_page(name, epochs, records, out / name), compare.write_results_summary(out)]
+    lines = compare.compared(records)
     for table in comparison_tables(lines):
         console.print(table)
-    for text in (MARKS, *sources(lines)) if any(line.target for line in lines) else ():
+    for text in (MARKS, *compare.sources(lines)) if any(line.target for line in lines) else ():
         console.print(text, style="dim", markup=False)
     for path in written:
         console.print(f"written: {path}", soft_wrap=True, markup=False)
 
 
-def in_order(name: str, epochs: int | None, out: Path) -> list[dict[str, Any]]:
-    """The records of a preset that are there, whatever the number of seeds, as it has them."""
-    found = ((path_of(cell, out), cell.hash) for cell in asked_for(name, None, epochs, then=True))
-    return [r | {"file": path.relative_to(out).as_posix()} for path, wanted in found if (r := read(path, wanted))]
-
-
-def comparison_tables(lines: list[Line]) -> list[Table]:
+def comparison_tables(lines: list[Comparison]) -> list[Table]:
     """One for each column of the paper's, so that they fit into a terminal."""
     tables = []
     for column in dict.fromkeys(line.column for line in lines):

@@ -8,15 +8,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from coteach.paper.measured import in_folder, write
-from coteach.paper.presets import cells, listed, preset_names
+from coteach.paper.measured import in_folder, write_json
+from coteach.paper.presets import as_list, cells, preset_names
 
 # What a cell may have beyond its method, data and noise: a number is of the plain cell unless it says otherwise.
 UNUSUAL = (
     "loss", "warmup_loss", "tau", "keep_type", "warmup", "estimate_epochs", "joint_weight", "steps_per_epoch",
     "decay_start",
 )  # fmt: skip
-HEADER = ("experiment", "method", "noise", "ours", "n", "known", "difference", "within", "source")
+COMPARISON_HEADER = ("experiment", "method", "noise", "ours", "n", "known", "difference", "within", "source")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def targets() -> tuple[Target, ...]:
 def targets_of(row: dict[str, Any], source: dict[str, str]) -> Iterator[Target]:
     """A number for each method and noise of a row."""
     place = {k: row[k] for k in ("experiment", "dataset", "fidelity", "network", *UNUSUAL) if k in row}
-    for noise in listed(row.get("noise", "")):
+    for noise in as_list(row.get("noise", "")):
         kind, _, rate = noise.partition(" ")
         of_noise = {"noise": kind, "rate": float(rate)} if noise else {}
         for method, mean in row["mean"].items():
@@ -76,7 +76,7 @@ def targets_of(row: dict[str, Any], source: dict[str, str]) -> Iterator[Target]:
 
 
 @dataclass(frozen=True)
-class Line:
+class Comparison:
     """A measured cell beside one known number, or none."""
 
     cell: dict[str, Any]
@@ -105,7 +105,7 @@ class Line:
         return abs(self.difference) <= self.allowed
 
     def texts(self) -> tuple[str, ...]:
-        """As under `HEADER`."""
+        """As under `COMPARISON_HEADER`."""
         c, t = self.cell, self.target
         ours = f"{c['mean']:.2f}" + ("" if c["std"] is None else f" ± {c['std']:.2f}")
         known, source, verdict = "–", "", ""
@@ -119,7 +119,7 @@ class Line:
         return c["experiment"], self.label, self.column, ours, n, known, difference, verdict, source
 
 
-def measured(folder: Path) -> list[dict[str, Any]]:
+def measured_cells(folder: Path) -> list[dict[str, Any]]:
     """The measured cells in the order of the presets; what no preset has (any more) comes last."""
     place = {file: i for i, file in enumerate(hashes())}
     return sorted(in_folder(folder), key=lambda record: place.get(record["file"], len(place)))
@@ -135,36 +135,42 @@ def summary(folder: Path) -> list[dict[str, Any]]:
     """An object for each measured cell, with the options of its data: two cells may differ in nothing else."""
     return [
         record["summary"] | {"data": record.get("config", {}).get("data", {}), "file": record["file"]}
-        for record in measured(folder)
+        for record in measured_cells(folder)
     ]
 
 
-def write_summary(folder: Path) -> Path:
+def write_results_summary(folder: Path) -> Path:
     path = folder / "summary.json"
-    write(path, summary(folder))
+    write_json(path, summary(folder))
     return path
 
 
-def comparison(folder: Path, experiment: str | None = None) -> list[Line]:
+def comparison(folder: Path, experiment: str | None = None) -> list[Comparison]:
     """Every measured cell with each number that is known for it; one line without where none is.
 
     Only cells as the presets have them are compared: nobody published what comes out after two epochs.
     """
-    return beside([r for r in measured(folder) if experiment in (None, r["summary"]["experiment"])])
+    return compared([r for r in measured_cells(folder) if experiment in (None, r["summary"]["experiment"])])
 
 
-def beside(records: list[dict[str, Any]]) -> list[Line]:
+def compared(records: list[dict[str, Any]]) -> list[Comparison]:
     """As `comparison`, of these records alone."""
-    found: list[Line] = []
+    found: list[Comparison] = []
     wanted = hashes()
     for record in records:
         as_published = wanted.get(record["file"]) == record["hash"]
         known = [t for t in targets() if as_published and t.fits(record["summary"])] or [None]
-        found += [Line(record["summary"], record["row"], record["column"], target) for target in known]
+        found += [Comparison(record["summary"], record["row"], record["column"], target) for target in known]
     return found
 
 
-def markdown(lines: list[Line]) -> str:
+def markdown(lines: list[Comparison]) -> str:
     """A table ready for the docs."""
-    rows = [HEADER, tuple("---" for _ in HEADER), *(line.texts() for line in lines)]
+    rows = [COMPARISON_HEADER, tuple("---" for _ in COMPARISON_HEADER), *(line.texts() for line in lines)]
     return "".join("| " + " | ".join(row) + " |\n" for row in rows)
+
+
+def sources(lines: list[Comparison]) -> list[str]:
+    """Who measured the known numbers, and how."""
+    used = {line.target.source: line.target for line in lines if line.target is not None}
+    return [f"{name}: {t.text}; {t.protocol}; {t.sure}." for name, t in used.items()]

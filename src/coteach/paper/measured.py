@@ -12,16 +12,16 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from coteach.files import regular_file, write_atomically
-from coteach.paper.presets import Cell
-from coteach.paper.running import RUNNING, alone_in
+from coteach.paper.presets import Cell, asked_for
+from coteach.paper.running import RUNNING, exclusive
 from coteach.runs.folder import plain, read_config, read_rows
 
 if TYPE_CHECKING:
     from coteach.data import Dataset
 
 CURVES = ("test_accuracy", "label_precision", "disagreement", "total_variation")
-DIGITS = 5  # of a curve's points
-MOST_BYTES = 2**26  # of a file; five runs of 200 epochs take 40 kB
+CURVE_DIGITS = 5  # of a curve's points
+MOST_RESULT_BYTES = 2**26  # of a file; five runs of 200 epochs take 40 kB
 
 
 def path_of(cell: Cell, out: Path) -> Path:
@@ -30,20 +30,28 @@ def path_of(cell: Cell, out: Path) -> Path:
 
 def in_folder(out: Path) -> list[dict[str, Any]]:
     """All cells of a folder of results, each with the name of its file; other JSON may lie there, too."""
-    found = [(path, load(path)) for path in sorted(out.glob("*/*.json"))]
+    found = [(path, load_json(path)) for path in sorted(out.glob("*/*.json"))]
     return [record | {"file": path.relative_to(out).as_posix()} for path, record in found if is_cell(record)]
 
 
-def read(path: Path, expected_hash: str) -> dict[str, Any] | None:
+def preset_records(name: str, epochs: int | None, out: Path) -> list[dict[str, Any]]:
+    """The records of a preset that are there, whatever the number of seeds, as it has them."""
+    found = ((path_of(cell, out), cell.hash) for cell in asked_for(name, None, epochs, then=True))
+    return [
+        r | {"file": path.relative_to(out).as_posix()} for path, wanted in found if (r := read_cell(path, wanted))
+    ]
+
+
+def read_cell(path: Path, expected_hash: str) -> dict[str, Any] | None:
     """A cell's record, unless there is none or it was measured in another way."""
-    record: Any = load(path) if path.exists() else None
+    record: Any = load_json(path) if path.exists() else None
     return record if is_cell(record) and record["hash"] == expected_hash else None
 
 
-def load(path: Path) -> Any:
+def load_json(path: Path) -> Any:
     try:
-        if regular_file(path).stat().st_size > MOST_BYTES:
-            raise OSError(f"it has more than {MOST_BYTES:,} bytes")
+        if regular_file(path).stat().st_size > MOST_RESULT_BYTES:
+            raise OSError(f"it has more than {MOST_RESULT_BYTES:,} bytes")
         return json.loads(path.read_bytes().decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: remove it, and what was in it is measured again.") from error
@@ -57,30 +65,30 @@ def is_cell(record: Any) -> bool:
     return isinstance(summary, dict) and isinstance(summary.get("seeds"), list) and isinstance(runs, list)
 
 
-def write(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lines(content) + "\n")
+    write_atomically(path, json_lines(content) + "\n")
 
 
-def lines(value: Any, indent: str = "") -> str:
+def json_lines(value: Any, indent: str = "") -> str:
     """JSON in which a list of numbers, such as a curve, stays on its line."""
     inner = indent + " "
     if isinstance(value, dict) and value:
-        items = [f"{inner}{json.dumps(key)}: {lines(item, inner)}" for key, item in value.items()]
+        items = [f"{inner}{json.dumps(key)}: {json_lines(item, inner)}" for key, item in value.items()]
         return "{\n" + ",\n".join(items) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
-        return "[\n" + ",\n".join(inner + lines(item, inner) for item in value) + f"\n{indent}]"
+        return "[\n" + ",\n".join(inner + json_lines(item, inner) for item in value) + f"\n{indent}]"
     return json.dumps(value)
 
 
-def add(cell: Cell, out: Path, new: dict[str, Any]) -> dict[str, Any]:
+def add_runs(cell: Cell, out: Path, new: dict[str, Any]) -> dict[str, Any]:
     """Merge more runs into a cell's file; one process at a time, since two may have run different seeds of it."""
     path = path_of(cell, out)
-    with alone_in(out / RUNNING):
+    with exclusive(out / RUNNING):
         for unfinished in path.parent.glob(f".{path.name}.*.tmp"):  # of a process that was killed
             unfinished.unlink()
-        record = merged(cell, new, read(path, cell.hash))
-        write(path, record)
+        record = merged(cell, new, read_cell(path, cell.hash))
+        write_json(path, record)
     return record
 
 
@@ -99,11 +107,11 @@ def measurement(folder: Path, dataset: "Dataset", runs_in_stack: int, commit: st
             "noise_sha256": s["noise_sha256"],
             "realised_rate": s["realised_rate"],
         },
-        "runs": [of_seed(seed, rows) | there for seed in s["seeds"]],
+        "runs": [numbers_of_seed(seed, rows) | there for seed in s["seeds"]],
     }
 
 
-def of_seed(seed: int, rows: list[dict]) -> dict[str, Any]:
+def numbers_of_seed(seed: int, rows: list[dict]) -> dict[str, Any]:
     """The numbers of one run, in per cent over its last ten epochs, and its curves as shares."""
     from coteach.metrics import last_ten
 
@@ -119,7 +127,7 @@ def of_seed(seed: int, rows: list[dict]) -> dict[str, Any]:
         "ensemble": 100 * fmean(row["ensemble_accuracy"] for row in last),
         "label_precision": percent([row["label_precision"] for row in last]),
         "events": dict(sum((Counter(row["events"]) for row in mine), Counter())),
-        "curves": {name: [rounded(point[name]) for point in points] for name in CURVES},
+        "curves": {name: [rounded_point(point[name]) for point in points] for name in CURVES},
     }
 
 
@@ -128,8 +136,8 @@ def percent(shares: list[float | None]) -> float | None:
     return 100 * fmean(known) if known else None
 
 
-def rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, DIGITS)
+def rounded_point(value: float | None) -> float | None:
+    return None if value is None else round(value, CURVE_DIGITS)
 
 
 def merged(cell: Cell, new: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
@@ -153,7 +161,7 @@ def merged(cell: Cell, new: dict[str, Any], before: dict[str, Any] | None) -> di
         "config": cell.config,
         "experiment": fields,
         "data": new["data"],
-        "summary": summarise(cell, runs),
+        "summary": summarise_cell(cell, runs),
         "runs": runs,
     }
 
@@ -161,16 +169,16 @@ def merged(cell: Cell, new: dict[str, Any], before: dict[str, Any] | None) -> di
 def taken_over(cell: Cell, out: Path, known: list[dict[str, Any]]) -> dict[str, Any] | None:
     """A cell's record, with runs that it lacks from other presets' `known` files of the very same."""
     path = path_of(cell, out)
-    record = read(path, cell.hash)
+    record = read_cell(path, cell.hash)
     for other in known:
         have = set() if record is None else set(record["summary"]["seeds"])
         alike = other["hash"] == cell.hash and other["file"] != path.relative_to(out).as_posix()
         if alike and not set(cell.seeds) <= have:
-            record = add(cell, out, other)
+            record = add_runs(cell, out, other)
     return record
 
 
-def summarise(cell: Cell, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def summarise_cell(cell: Cell, runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The object of results/summary.json: accuracies in per cent, over networks, the last ten epochs and seeds."""
     means = [run["mean"] for run in runs]
     precisions = [run["label_precision"] for run in runs if run["label_precision"] is not None]
@@ -184,13 +192,13 @@ def summarise(cell: Cell, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "ensemble": fmean(run["ensemble"] for run in runs),
         "label_precision": fmean(precisions) if precisions else None,
         "seconds": round(sum(run["seconds"] for run in runs), 2),
-        "hardware": all_of(run["hardware"] for run in runs),
-        "torch": all_of(run["versions"]["torch"] for run in runs),
-        "commit": all_of(run["commit"] for run in runs),
+        "hardware": each_once(run["hardware"] for run in runs),
+        "torch": each_once(run["versions"]["torch"] for run in runs),
+        "commit": each_once(run["commit"] for run in runs),
     }
 
 
-def all_of(values: Any) -> str | None:
+def each_once(values: Any) -> str | None:
     """Each once, in one text: runs of a cell may come from several machines."""
     known = dict.fromkeys(value for value in values if value is not None)
     return "; ".join(known) or None

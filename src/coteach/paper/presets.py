@@ -13,8 +13,9 @@ from typing import Any
 from coteach import names
 from coteach.runs.experiment import Experiment
 
-ABOUT = {"title", "show", "data", "first", "then", "cells"}  # keys of a preset that are no fields of an experiment
-NUMBERS = (
+# Keys of a preset that are no fields of an experiment.
+NOT_SETTINGS = {"title", "show", "data", "first", "then", "cells"}
+NUMERIC_SETTINGS = (
     "keep_type", "warmup", "estimate_epochs", "joint_weight", "steps_per_epoch", "decay_start", "epochs", "tau",
 )  # fmt: skip
 
@@ -38,7 +39,7 @@ class Cell:
         e = self.experiment
         parts = [e.dataset] if len(datasets(self.preset)) > 1 else []
         parts += [e.method, e.loss_words.replace(" ", "-"), e.fidelity, e.network]
-        numbers = given(e, *NUMBERS)
+        numbers = given(e, *NUMERIC_SETTINGS)
         parts += [f"{key}-{value:g}" for key, value in numbers.items()]
         parts += [e.noise, *(f"{rate:g}" for rate in given(e, "rate").values())]
         return "-".join(part for part in parts if part)
@@ -93,24 +94,24 @@ class Cell:
 
 
 @cache
-def read() -> dict[str, dict[str, Any]]:
+def preset_tables() -> dict[str, dict[str, Any]]:
     return tomllib.loads(files("coteach.paper").joinpath("presets.toml").read_text("utf-8"))
 
 
 def preset_names() -> list[str]:
-    return list(read())
+    return list(preset_tables())
 
 
 def datasets(preset: str) -> set[str]:
     """The data sets of a preset; a file's name tells them apart where there are several."""
-    table = read().get(preset, {})
+    table = preset_tables().get(preset, {})
     return {grid.get("dataset", table.get("dataset")) for grid in table.get("cells", [])}
 
 
 def cells(preset: str, *, then: bool = False) -> list[Cell]:
     """The cells of a preset, the most telling first, with the seeds to begin with or, `then`, all of them."""
-    names.check_name("preset", preset, read())
-    table = read()[preset]
+    names.check_name("preset", preset, preset_tables())
+    table = preset_tables()[preset]
     found = [cell for grid in table["cells"] for cell in expanded(preset, table | grid, then)]
     for cell in found:
         cell.experiment.check()
@@ -131,14 +132,14 @@ def asked_for(
     Cells that so few epochs cannot hold are left out.
     """
     wanted = []
-    for cell in named(preset, then, only):
+    for cell in cells_named(preset, then, only):
         if epochs is None or epochs >= least_epochs(cell.experiment):
-            mine = replace(shortened(cell.experiment, epochs), device=device)
+            mine = replace(with_epochs(cell.experiment, epochs), device=device)
             wanted.append(replace(cell, experiment=mine, seeds=cell.seeds if seeds is None else tuple(seeds)))
     return wanted
 
 
-def named(preset: str, then: bool, only: str | None) -> list[Cell]:
+def cells_named(preset: str, then: bool, only: str | None) -> list[Cell]:
     """The cells that have `only` in their names, if that is given."""
     found = [cell for cell in cells(preset, then=then) if only is None or only in cell.name]
     if only is not None and not found:
@@ -153,7 +154,7 @@ def refuse_too_few(preset: str, epochs: int | None, *, then: bool = False, only:
     """Raise a ValueError that names a cell whose warm-up would take all of a user's epochs."""
     if epochs is None:
         return
-    for cell in named(preset, then, only):
+    for cell in cells_named(preset, then, only):
         least = least_epochs(cell.experiment)
         if epochs < least:
             raise ValueError(
@@ -169,7 +170,7 @@ def least_epochs(experiment: Experiment) -> int:
     return 2 if experiment.warmup_loss else 0
 
 
-def shortened(experiment: Experiment, epochs: int | None) -> Experiment:
+def with_epochs(experiment: Experiment, epochs: int | None) -> Experiment:
     """With other epochs, if any are given, and an estimate from no more than these."""
     if epochs is None:
         return experiment
@@ -181,10 +182,10 @@ def expanded(preset: str, grid: dict[str, Any], then: bool) -> Iterator[Cell]:
     """Lists multiplied; the noise changes fastest, since cells that differ in noise alone are trained together."""
     first = grid.get("first", 1)
     n_seeds = max(grid.get("then", grid.get("first") or 1), first) if then else first
-    axes = {key: listed(value) for key, value in grid.items() if key not in ABOUT}
+    axes = {key: as_list(value) for key, value in grid.items() if key not in NOT_SETTINGS}
     axes = {key: axes[key] for key in sorted(axes, key=lambda key: key in ("noise", "tau_off"))}
     for values in product(*axes.values()) if n_seeds else ():
-        experiment = experiment_of(dict(zip(axes, values, strict=True)))
+        experiment = experiment_from(dict(zip(axes, values, strict=True)))
         yield Cell(
             preset,
             experiment,
@@ -197,11 +198,11 @@ def expanded(preset: str, grid: dict[str, Any], then: bool) -> Iterator[Cell]:
         )
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def experiment_of(values: dict[str, Any]) -> Experiment:
+def experiment_from(values: dict[str, Any]) -> Experiment:
     if unknown := values.keys() - {f.name for f in fields(Experiment)} - {"tau_off"}:
         raise ValueError(f"presets.toml has keys that no experiment has: {', '.join(sorted(unknown))}.")
     values = {key: value for key, value in values.items() if value != ""}
@@ -234,7 +235,7 @@ def row_label(e: Experiment) -> str:
         details.append(f"Q̂ after {e.estimate_epochs} epochs")
     if e.tau is not None and e.rate is not None:
         details.append(f"τ {e.tau - e.rate:+.2g}")
-    return ", ".join([names.LABELS[e.method], *(detail for detail in details if detail)])
+    return ", ".join([names.METHOD_LABELS[e.method], *(detail for detail in details if detail)])
 
 
 def column_label(e: Experiment, several: bool = False) -> str:

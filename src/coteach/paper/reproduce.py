@@ -3,35 +3,63 @@
 A stack is trained in a folder of its own under `out/.running`, and goes on from its checkpoint after whatever
 stopped it. Several processes may measure into one `out`: a stack that another one is at is left to it and, when
 all else is done, waited for; if it died, what it began is gone on with.
+
+The unit of work is a stack, not a run: its networks share every batched call, which on a GPU halves the time of a
+run, and a result does not depend, to the last bit, on where it was measured. Stacks are halved only where places
+would otherwise stay empty.
 """
 
 import logging
+import os
+import shutil
 import subprocess
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import coteach
-from coteach.paper import grid
-from coteach.paper.measured import add, in_folder, path_of, taken_over
+from coteach import data
+from coteach.data import Dataset
+from coteach.data.news import VECTORS_MEMBER
+from coteach.engine.setup import chosen_device
+from coteach.engine.training import Epoch
+from coteach.files import write_atomically
+from coteach.paper.measured import add_runs, in_folder, measurement, path_of, taken_over
 from coteach.paper.presets import Cell, asked_for, refuse_too_few
-from coteach.paper.running import Job, Todo, begun, empty, folder_of, remove_if_empty, taken
-from coteach.paper.stack import forget_data, train_stack
-from coteach.runs import prepare
+from coteach.paper.running import (
+    LOCAL_RAY,
+    StackJob,
+    Todo,
+    acquired,
+    clear_folder,
+    exclusive,
+    folder_of,
+    n_runs,
+    remove_if_empty,
+    unfinished_stacks,
+)
+from coteach.runs import checkpoint, prepare
 from coteach.runs.experiment import Experiment
-from coteach.runs.run import MAY_DIFFER
+from coteach.runs.folder import NotResumable
+from coteach.runs.parallel import Send, Work, in_processes
+from coteach.runs.remote import connected, on_ray
+from coteach.runs.run import MAY_DIFFER, run_together
 
 WAIT = 1.0  # seconds between two looks at the stacks of other processes
 
-log = logging.getLogger("coteach")
+warn = logging.getLogger("coteach").warning
 
 
 @dataclass(frozen=True)
-class Progress:
+class MeasuringProgress:
     """After each epoch: how many epochs of single runs are done, of all that are to be, and what is at work."""
 
     done: int
@@ -54,8 +82,8 @@ def reproduce(
     processes: int | str | None = None,
     ray: str | None = None,
     commit: str | None = None,
-    say: Callable[[str], None] = log.warning,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    say: Callable[[str], None] = warn,
+    on_progress: Callable[[MeasuringProgress], None] = lambda progress: None,
 ) -> list[Path]:
     """Measure what is missing of a preset, and give the files of its cells.
 
@@ -80,12 +108,12 @@ def reproduce(
     """
     refuse_too_few(name, epochs, then=then, only=only)
     wanted = asked_for(name, seeds, epochs, device, then=then, only=only)
-    return measure(
+    return measure_cells(
         wanted, Path(out), data_dir, processes=processes, ray=ray, commit=commit, say=say, on_progress=on_progress
     )
 
 
-def measure(
+def measure_cells(
     wanted: list[Cell],
     out: Path,
     data_dir: Path | None = None,
@@ -93,8 +121,8 @@ def measure(
     processes: int | str | None = None,
     ray: str | None = None,
     commit: str | None = None,
-    say: Callable[[str], None] = log.warning,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    say: Callable[[str], None] = warn,
+    on_progress: Callable[[MeasuringProgress], None] = lambda progress: None,
 ) -> list[Path]:
     """Run the seeds that the cells' files do not have, a stack at a time; a crash loses no more than an epoch."""
     for cell in wanted:
@@ -103,19 +131,19 @@ def measure(
     todo = [(cell, missing) for cell in wanted if (missing := missing_seeds(cell, out, known, say))]
     if there := len(wanted) - len(todo):
         say(f"{there} of {len(wanted)} cells are in {out} already")
-    old, rest = begun(todo, wanted, out)
+    old, rest = unfinished_stacks(todo, wanted, out)
     if old or rest:
-        with grid.crew(processes, ray, wanted[0].experiment.device) as crew:
-            found = [*old, *grid.divided(stacks(rest), crew.places)]
+        with workers(processes, ray, wanted[0].experiment.device) as pool:
+            found = [*old, *divided(stacks(rest), pool.places)]
             commit = commit or commit_of_the_code()
             data_dir = data_dir and Path(data_dir).absolute()
             token = uuid.uuid4().hex
             jobs = [
-                Job(number, stack, folder_of(stack, out), token, data_dir, commit)
+                StackJob(number, stack, folder_of(stack, out), token, data_dir, commit)
                 for number, stack in enumerate(found)
             ]
             with Measuring(jobs, out, say, on_progress) as measuring:
-                measuring.do_all(crew)
+                measuring.do_all(pool)
     return [path_of(cell, out) for cell in wanted]
 
 
@@ -123,7 +151,11 @@ class Measuring:
     """The jobs of one call: which are left, which are ours, and how far these are."""
 
     def __init__(
-        self, jobs: list[Job], out: Path, say: Callable[[str], None], on_progress: Callable[[Progress], None]
+        self,
+        jobs: list[StackJob],
+        out: Path,
+        say: Callable[[str], None],
+        on_progress: Callable[[MeasuringProgress], None],
     ):
         self.jobs, self.out, self.say, self.on_progress = jobs, out, say, on_progress
         self.left = {job.number for job in jobs}
@@ -140,11 +172,11 @@ class Measuring:
             lock.close()
         forget_data()
 
-    def do_all(self, crew: grid.Crew) -> None:
+    def do_all(self, pool: "Workers") -> None:
         told = False
         while self.left:
             before = len(self.left)
-            with closing(crew.do(train_stack, self.hand_out(), self.hear)) as done:
+            with closing(pool.do(train_stack, self.hand_out(), self.receive)) as done:
                 for job in done:
                     self.write(job)
             if len(self.left) == before:
@@ -153,11 +185,11 @@ class Measuring:
                 told = True
                 time.sleep(WAIT)
 
-    def hand_out(self) -> Iterator[Job]:
+    def hand_out(self) -> Iterator[StackJob]:
         """The jobs that nobody else is at, one after the other; what others have done meanwhile is left out."""
         for job in self.jobs:
             lock = ExitStack()
-            if job.number not in self.left or not taken(job.folder, lock):
+            if job.number not in self.left or not acquired(job.folder, lock):
                 continue
             self.left.remove(job.number)
             self.ours[job.number] = lock
@@ -168,7 +200,7 @@ class Measuring:
             else:
                 self.release(job)
 
-    def hear(self, message: tuple[str, int, Any]) -> None:
+    def receive(self, message: tuple[str, int, Any]) -> None:
         """What a job sends from wherever it is."""
         kind, number, content = message
         if kind == "note":
@@ -179,25 +211,25 @@ class Measuring:
             rows, preliminary = content
             before = self.epochs[number] or (rows[0]["epoch"] - 1) * len(rows)  # of a stack that goes on
             self.epochs[number] = min(before + len(rows), self.total[number])
-            self.tell(self.jobs[number].label, rows, preliminary)
+            self.show(self.jobs[number].label, rows, preliminary)
 
-    def tell(self, label: str, rows: list[dict], preliminary: bool = False) -> None:
+    def show(self, label: str, rows: list[dict], preliminary: bool = False) -> None:
         done, total = sum(self.epochs.values()), sum(self.total.values())
-        self.on_progress(Progress(done, total, label, rows, preliminary))
+        self.on_progress(MeasuringProgress(done, total, label, rows, preliminary))
 
-    def write(self, job: Job) -> None:
+    def write(self, job: StackJob) -> None:
         for (cell, _), record in zip(job.stack, self.records.pop(job.number), strict=True):
-            add(cell, self.out, record)
+            add_runs(cell, self.out, record)
         self.release(job)
 
-    def release(self, job: Job) -> None:
+    def release(self, job: StackJob) -> None:
         """It is in the cells' files: its folder goes."""
-        empty(job.folder)
+        clear_folder(job.folder)
         self.ours.pop(job.number).close()
         remove_if_empty(job.folder, job.folder.parent)
         if self.epochs[job.number] < self.total[job.number]:  # the rest was done before, or by another
             self.epochs[job.number] = self.total[job.number]
-            self.tell(job.label, [])
+            self.show(job.label, [])
 
 
 # ---- what is to be run ----------------------------------------------------------------------------------------
@@ -239,3 +271,188 @@ def commit_of_the_code() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
+
+
+# ---- training one stack, in whatever process -------------------------------------------------------------------
+
+COMMIT = "commit"  # a file beside the runs: of the code that began them
+
+
+def train_stack(job: StackJob, send: Send) -> None:
+    """Send ("note", number, line) and ("epoch", number, (rows, preliminary)), and last ("records", number, …)."""
+
+    def say(line: str) -> None:
+        send(("note", job.number, line))
+
+    def after(epoch: Epoch) -> None:
+        send(("epoch", job.number, (epoch.rows, epoch.preliminary)))
+
+    with folder_for_runs(job) as folder:
+        dataset = data_of(job.stack[0][0], job.data_dir)
+        if not finished(job, folder):
+            train_in(folder, job, partial(run_together, dataset=dataset, say=say, on_epoch=after), say)
+        send(("records", job.number, records(job, folder, dataset)))
+
+
+@contextmanager
+def folder_for_runs(job: StackJob) -> Iterator[Path]:
+    """The job's own, if it is seen from here, so that what was done survives us; else one for the while."""
+    if job.sees_folder():
+        with exclusive(job.folder / "runs"):  # but for a process whose parent died: it stops at the next epoch
+            yield job.folder / "runs"
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+
+
+def train_in(
+    folder: Path, job: StackJob, run: Callable[[list[Experiment]], Any], say: Callable[[str], None]
+) -> None:
+    """Run the experiments of a stack; they go on where they stopped, if that can be."""
+    experiments = [
+        replace(cell.experiment, seeds=seeds, out=folder / str(i), ledger=False)
+        for i, (cell, seeds) in enumerate(job.stack)
+    ]
+    if (folder / "0" / checkpoint.NAME).exists():
+        try:
+            if (then := commit_of(folder)) != job.commit:
+                raise NotResumable(f"{folder} was begun with the code of {then}, now {job.commit}")
+            run([replace(experiment, resume=experiment.out) for experiment in experiments])
+            return
+        except NotResumable as error:
+            say(f"{str(error).partition(': ')[0]}: beginning anew")
+    for experiment in experiments:
+        shutil.rmtree(experiment.out or "", ignore_errors=True)
+    write_atomically(folder / COMMIT, job.commit or "")
+    run(experiments)
+
+
+def commit_of(folder: Path) -> str | None:
+    path = folder / COMMIT
+    return (path.read_text("utf-8") if path.exists() else "") or None
+
+
+def finished(job: StackJob, folder: Path) -> bool:
+    return all((folder / str(i) / "summary.json").exists() for i in range(len(job.stack)))
+
+
+def records(job: StackJob, folder: Path, dataset: Dataset) -> list[dict[str, Any]]:
+    """What each cell of a stack adds to its file."""
+    runs = [folder / str(i) for i in range(len(job.stack))]
+    return [measurement(run, dataset, job.runs, commit_of(folder)) for run in runs]
+
+
+# ---- data -----------------------------------------------------------------------------------------------------
+
+_loaded_data: dict[str, Dataset] = {}  # reading one may take a minute, and a preset has no more than three
+
+
+def forget_data() -> None:
+    _loaded_data.clear()
+
+
+def data_of(cell: Cell, data_dir: Path | None) -> Dataset:
+    name = cell.experiment.dataset
+    options = prepare.dataset_options(cell.experiment) | cell.data
+    if "vectors" in options:
+        options["vectors"] = find_vectors(options["vectors"], data_dir)
+    key = repr((name, data_dir, sorted(options.items())))
+    if key not in _loaded_data:
+        _loaded_data[key] = data.load(name, data_dir, **options)
+    return _loaded_data[key]
+
+
+def find_vectors(name: str, data_dir: Path | None) -> Path:
+    home = data.data_home(data_dir)
+    for file in (name, "glove.6B.zip") if name == VECTORS_MEMBER else (name,):
+        for folder in (home, home / "vectors", home / "glove"):
+            if (folder / file).exists():
+                return folder / file
+    raise ValueError(f"the word vectors {name} are not in {home}: put them there, in GloVe's text format.")
+
+
+# ---- where stacks are trained: here, in several processes, or by Ray on many machines --------------------------
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Does `work(item, send)` for all items, and yields each when it is done; has places for so many at a time."""
+
+    do: Callable[[Work, Iterable[Any], Send], Generator[Any]]
+    places: int
+
+
+@contextmanager
+def workers(processes: int | str | None, ray: str | None, device: str) -> Iterator[Workers]:
+    """Who trains: `processes` are a number or "auto", `ray` is an address or "local"; neither: this process."""
+    check_workers(processes, ray, device)
+    if ray is not None:
+        with connected(None if ray == LOCAL_RAY else ray) as there:
+            resources = resources_of_a_stack(device, there)
+            places = there.get("GPU" if resources["num_gpus"] else "CPU", 1)
+            yield Workers(partial(on_ray, resources=resources), int(places))
+    elif processes is not None:
+        gpus = n_gpus(device)
+        n = int(processes) if processes != "auto" else (gpus or n_cores())
+        yield Workers(partial(in_processes, workers=n, begin=partial(prepare_process, gpus)), n)
+    else:
+        yield Workers(in_this_process, 1)
+
+
+def check_workers(processes: int | str | None, ray: str | None, device: str) -> None:
+    if processes is not None and ray is not None:
+        raise ValueError("--processes and --ray are two ways to do the same: give one of them.")
+    if processes is not None and processes != "auto" and not (str(processes).isdecimal() and int(processes) > 0):
+        raise ValueError(f"processes are {processes}: give auto, or a number of at least 1.")
+    if (processes is not None or ray is not None) and ":" in device:
+        raise ValueError(f"device {device} is one GPU, but every process gets its own: give cuda, cpu or auto.")
+
+
+def in_this_process(work: Work, items: Iterable[Any], on_message: Send) -> Generator[Any]:
+    for item in items:
+        work(item, on_message)
+        yield item
+
+
+def resources_of_a_stack(device: str, there: dict[str, float]) -> dict[str, float]:
+    """One thread, and a GPU of its own where there are any."""
+    if device == "cuda" and there.get("GPU", 0) < 1:
+        raise ValueError("device is cuda, but Ray's cluster has no GPU: give cpu, or auto.")
+    return {"num_cpus": 1, "num_gpus": int(device != "cpu" and there.get("GPU", 0) >= 1)}
+
+
+def n_gpus(device: str) -> int:
+    return torch.cuda.device_count() if chosen_device(device) == "cuda" else 0
+
+
+def n_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def prepare_process(gpus: int, number: int) -> None:
+    """In a new process, before it touches a GPU: one of its own, in turn, and one thread."""
+    if gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        known = [name.strip() for name in visible if name.strip()] or [str(i) for i in range(gpus)]
+        os.environ["CUDA_VISIBLE_DEVICES"] = known[number % len(known)]
+    torch.set_num_threads(1)
+
+
+def divided(stacks: list[list[Todo]], places: int) -> list[list[Todo]]:
+    """As many stacks as there are places, if they have so many runs: the largest are halved, seed by seed."""
+    stacks = list(stacks)
+    while 0 < len(stacks) < places:
+        i = max(range(len(stacks)), key=lambda i: n_runs(stacks[i]))
+        if n_runs(stacks[i]) == 1:
+            break
+        stacks[i : i + 1] = halved(stacks[i])
+    return stacks
+
+
+def halved(stack: list[Todo]) -> list[list[Todo]]:
+    runs = [(cell, seed) for cell, seeds in stack for seed in seeds]
+    middle = len(runs) // 2
+    return [
+        [(cell, mine) for cell, seeds in stack if (mine := tuple(s for s in seeds if (cell, s) in half))]
+        for half in (runs[:middle], runs[middle:])
+    ]

@@ -19,13 +19,14 @@ from coteach.runs.folder import LOCK, locked
 
 Todo = tuple[Cell, tuple[int, ...]]  # a cell, and its seeds that are still to be run
 
+LOCAL_RAY = "local"  # instead of an address: a Ray of this machine alone
 RUNNING = ".running"
-ABOUT = "stack.json"
-SOON = 0.05  # seconds between two looks at a lock that is held for a moment only
+STACK_FILE = "stack.json"
+LOCK_WAIT = 0.05  # seconds between two looks at a lock that is held for a moment only
 
 
 @dataclass(frozen=True)
-class Job:
+class StackJob:
     """A stack to be trained, here or on another machine; `token` is what its folder says if it is the same one."""
 
     number: int
@@ -46,7 +47,7 @@ class Job:
     def write_about(self) -> None:
         """What is in the folder, for whoever finds it; and that it can be seen from here."""
         about = {"token": self.token, "cells": identity(self.stack)}
-        write_atomically(self.folder / ABOUT, json.dumps(about) + "\n")
+        write_atomically(self.folder / STACK_FILE, json.dumps(about) + "\n")
 
     def sees_folder(self) -> bool:
         """Whether the folder is there for this process: on the same machine, or on a shared file system."""
@@ -69,7 +70,7 @@ def folder_of(stack: list[Todo], out: Path) -> Path:
 
 def read_about(folder: Path) -> dict | None:
     try:
-        about = json.loads((folder / ABOUT).read_text("utf-8"))
+        about = json.loads((folder / STACK_FILE).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     return about if isinstance(about, dict) else None
@@ -78,7 +79,7 @@ def read_about(folder: Path) -> dict | None:
 # ---- who is at it ---------------------------------------------------------------------------------------------
 
 
-def taken(folder: Path, until: ExitStack) -> bool:
+def acquired(folder: Path, until: ExitStack) -> bool:
     """Whether a folder, made if need be, is ours until the stack of contexts is closed."""
     while True:
         try:
@@ -98,16 +99,16 @@ def taken(folder: Path, until: ExitStack) -> bool:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def exclusive(folder: Path) -> Iterator[None]:
     """Wait until no other process is in a folder, which is one for a moment, or until it has noticed its end."""
     with ExitStack() as until:
-        while not taken(folder, until):
-            time.sleep(SOON)
+        while not acquired(folder, until):
+            time.sleep(LOCK_WAIT)
         yield
     remove_if_empty(folder)
 
 
-def empty(folder: Path) -> None:
+def clear_folder(folder: Path) -> None:
     """Of all but the lock, which goes with its owner."""
     for path in folder.iterdir():
         if path.name == LOCK:
@@ -127,7 +128,7 @@ def remove_if_empty(*folders: Path) -> None:
 # ---- what was begun -------------------------------------------------------------------------------------------
 
 
-def begun(todo: list[Todo], wanted: list[Cell], out: Path) -> tuple[list[list[Todo]], list[Todo]]:
+def unfinished_stacks(todo: list[Todo], wanted: list[Cell], out: Path) -> tuple[list[list[Todo]], list[Todo]]:
     """Stacks that an earlier call left behind, to be ended as they were begun, and what remains to be done.
 
     Stacks with cells or seeds that are not wanted now are left for when they are.
@@ -140,7 +141,7 @@ def begun(todo: list[Todo], wanted: list[Cell], out: Path) -> tuple[list[list[To
         if stack is None or folder_of(stack, out).name != folder.name:
             continue
         if not any(missing.get(cell.hash, set()) & set(seeds) for cell, seeds in stack):
-            discard(folder)  # its cells were written, and then its process was killed
+            remove_stack(folder)  # its cells were written, and then its process was killed
             continue
         found.append(stack)
         for cell, seeds in stack:
@@ -159,9 +160,9 @@ def stack_in(folder: Path, by_hash: dict[str, Cell]) -> list[Todo] | None:
     return cells if cells and all(set(seeds) <= set(cell.seeds) for cell, seeds in cells) else None
 
 
-def discard(folder: Path) -> None:
+def remove_stack(folder: Path) -> None:
     with ExitStack() as until:
-        if not taken(folder, until):
+        if not acquired(folder, until):
             return
-        empty(folder)
+        clear_folder(folder)
     remove_if_empty(folder, folder.parent)

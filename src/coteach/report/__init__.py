@@ -1,1 +1,1 @@
-"""What people look at: the terminal, figures and tables."""
+"""The report of runs: reading their folders, their curves and tables, and the page."""

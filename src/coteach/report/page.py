@@ -1,75 +1,108 @@
-"""Pieces of an HTML page. What users wrote goes through `text`; only `Markup` is taken as it is."""
+"""The report of runs: one HTML file that works offline and in print, and asks nobody."""
 
-import html
 import re
-from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from coteach.pages import csp_hash, page_file, style_of
+from markupsafe import Markup
 
+import coteach
+from coteach.names import EVENTS, MEASURES
+from coteach.pages import render
+from coteach.paper.compare import COMPARISON_HEADER, sources
+from coteach.report.curves import measured, panel_svg
+from coteach.report.groups import Group, groups_of
+from coteach.report.labels import HeatMap, flips_in_words, heat_maps
+from coteach.report.losses import VIEW_BOX, Histogram, frame_caption, frames_of, histogram
+from coteach.report.read import Run
+from coteach.report.tables import command, event_rows, known_lines, result_rows, settings, took
+
+GENERATOR = "coteach report"  # by which an earlier page is known to be ours
 NUMBER = re.compile(r"[-+−]?[\d,.]+( ± [\d.]+)?( %)?|–|")
 
 
-class Markup(str):
-    """Text that is markup already."""
-
-    __slots__ = ()
-
-
-def skeleton(name: str, *scripts: str) -> dict[str, str]:
-    """The parts that every page has: its style after the one that all share, its script, and their hashes."""
-    style, script = style_of("report", name), "".join(page_file("report", script) for script in scripts)
-    return {"style": style, "style_hash": csp_hash(style), "script": script, "script_hash": csp_hash(script)}
-
-
-def filled(template: str, parts: dict[str, str]) -> str:
-    """Each {{name}} once: what comes in is not looked at again."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
-
-
-def text(value: object) -> Markup:
-    """Shown as it is written, whatever it is; what is no UTF-8, as in some names of files, becomes \\udce9."""
-    if isinstance(value, Markup):
-        return value
-    return Markup(html.escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8")))
-
-
-def element(tag: str, *content: object, **attributes: object) -> Markup:
-    """`class_` stands for class, and _ for -."""
-    named = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{text(value)}"'
-        for name, value in attributes.items()
-        if value != ""
+def report_page(runs: list[Run]) -> str:
+    groups = groups_of(runs)
+    named = [(f"{group.title}: {label}", run) for group in groups for label, run in group.runs.items()]
+    ids = {run: f"run-{i}" for i, (_, run) in enumerate(named, 1)}
+    title = " · ".join(dict.fromkeys(group.title for group in groups))
+    known, events = known_lines(runs), event_rows(groups)
+    return render(
+        "report",
+        "report",
+        ("report.js",),
+        generator=GENERATOR,
+        title=title if len(title) < 120 else f"{title[:117]}…",
+        about=about(runs),
+        groups=[(group, result_rows(group, ids), curves_of(group, g)) for g, group in enumerate(groups, 1)],
+        known_header=COMPARISON_HEADER[1:],
+        known=[line.texts()[1:] for line in known],
+        sources=sources(known),
+        events=events,
+        meanings={name: EVENTS[name] for name in EVENTS if any(event.name == name for event in events)},
+        articles=[article(name, run, ids[run]) for name, run in named],
+        commands=[(name, command(run)) for name, run in named],
+        view_box=VIEW_BOX,
+        is_number=lambda value: NUMBER.fullmatch(str(value)) is not None,
     )
-    return Markup(f"<{tag}{named}>{joined(content)}</{tag}>")
 
 
-def joined(parts: Iterable[object], between: str = "") -> Markup:
-    return Markup(between.join(map(text, parts)))
-
-
-def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]], class_: str = "") -> Markup:
-    """A row's first cell names it. It scrolls inside itself, by keys, too."""
-    head = joined(element("th", name, scope="col", class_=numeric(i)) for i, name in enumerate(header))
-    body = joined(
-        element("tr", element("th", row[0], scope="row"), *(cell(value) for value in row[1:])) for row in rows
+def about(runs: list[Run]) -> str:
+    n, unfinished = len(runs), sum(run.summary is None for run in runs)
+    seeds = sum(len(run.experiment.seeds) for run in runs)
+    trained = dict.fromkeys(
+        f"{run.config['hardware'].get('name', 'unknown hardware')}, "
+        f"torch {run.config.get('versions', {}).get('torch', '?')}"
+        for run in runs
     )
-    whole = element(
-        "table",
-        element("caption", element("span", caption)),
-        element("thead", element("tr", head)),
-        element("tbody", body),
-        class_=class_,
+    words = f"{n} experiment{'s' * (n > 1)}{f', {unfinished} of them unfinished' * bool(unfinished)}"
+    words += f"; {seeds} run{'s' * (seeds > 1)}, one for each seed"
+    return f"{words}. Trained on {'; '.join(trained)}. Written by coteach {coteach.__version__}."
+
+
+def curves_of(group: Group, number: int) -> dict[str, Markup]:
+    """What an axis says → the drawing."""
+    return {MEASURES[measure][0]: panel_svg(group, measure, f"g{number}-{measure}") for measure in measured(group)}
+
+
+@dataclass(frozen=True)
+class FrameView:
+    """The losses of an epoch as they are shown."""
+
+    epoch: int
+    key: bool
+    caption: str
+    histogram: Histogram
+
+
+@dataclass(frozen=True)
+class Article:
+    """A run as it is shown by itself."""
+
+    id: str
+    name: str
+    folder: str
+    took: str  # nothing of an unfinished run
+    truth_known: bool
+    frames: list[FrameView]
+    flips: str
+    matrices: list[HeatMap]
+    settings: dict[str, dict[str, str]]
+
+
+def article(name: str, run: Run, id_: str) -> Article:
+    known = run.truth_known
+    frames = [
+        FrameView(frame.epoch, frame.key, frame_caption(frame, known), histogram(frame, known))
+        for frame in frames_of(run)
+    ]
+    return Article(
+        id_,
+        name,
+        run.folder.as_posix(),
+        took(run),
+        known,
+        frames,
+        flips_in_words(run),
+        heat_maps(run),
+        settings(run),
     )
-    return scrolled(whole, caption)
-
-
-def numeric(column: int) -> str:
-    return "" if column == 0 else "column"
-
-
-def cell(value: object) -> Markup:
-    return element("td", value, class_="number" if NUMBER.fullmatch(str(value)) else "")
-
-
-def scrolled(content: Markup, name: str) -> Markup:
-    return element("div", content, class_="scroll", tabindex=0, role="region", aria_label=name)

@@ -31,9 +31,9 @@ GIVEN = (
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 Stacks = Literal["auto", "batched", "loop"]
 
-METHOD_HELP = "Rule:" + names.listed(names.METHODS)
-LOSS_HELP = "Loss:" + names.listed(names.LOSSES)
-NOISE_HELP = "Flips of training labels:" + names.listed(names.NOISES)
+METHOD_HELP = "Rule:" + names.help_list(names.METHODS)
+LOSS_HELP = "Loss:" + names.help_list(names.LOSSES)
+NOISE_HELP = "Flips of training labels:" + names.help_list(names.NOISES)
 
 
 @dataclass(frozen=True)

@@ -6,28 +6,28 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from coteach.names import MEASURES
-from coteach.paper.compare import Line, beside, markdown
+from coteach.paper.compare import compared, markdown, sources
+from coteach.paper.figures import Records, preset_figures
 from coteach.paper.presets import asked_for
-from coteach.report.preset_figures import Records, preset_figures
 
-FAR = 3.0  # points from the median: a seed this far off is told, with all others of its cell
+FAR_OFF = 3.0  # points from the median: a seed this far off is told, with all others of its cell
 NEAR_CHANCE = 1.5  # times the accuracy of guessing: the run has learnt nothing
 
 Text = Callable[[dict[str, Any]], str]
 
 
-def write_page(name: str, epochs: int | None, records: Records, folder: Path) -> list[Path]:
+def write_preset_page(name: str, epochs: int | None, records: Records, folder: Path) -> list[Path]:
     """The page and its figures; those of another number of epochs have other names, and leave the page alone."""
     suffix = "" if epochs is None else f"-epochs-{epochs}"
     figures = preset_figures(records, folder, name + suffix)
     path = folder / f"README{suffix}.md"
-    path.write_text("\n".join(page(name, epochs, records, figures)) + "\n", encoding="utf-8")
+    path.write_text("\n".join(page_lines(name, epochs, records, figures)) + "\n", encoding="utf-8")
     return [path, *figures]
 
 
-def page(name: str, epochs: int | None, records: Records, figures: list[Path]) -> Iterator[str]:
+def page_lines(name: str, epochs: int | None, records: Records, figures: list[Path]) -> Iterator[str]:
     yield f"# {records[0]['title']}\n"
-    yield f"`{command(name, epochs, records)}`, {how_many(name, epochs, records)}.\n"
+    yield f"`{command_for(name, epochs, records)}`, {cells_measured(name, epochs, records)}.\n"
     for note in dict.fromkeys(r["data"]["note"] for r in records if r["data"]["note"]):
         yield f"Data: {note}.\n"
     for figure in figures:
@@ -36,7 +36,7 @@ def page(name: str, epochs: int | None, records: Records, figures: list[Path]) -
     yield "Mean of the networks, over the last ten epochs.\n"
     yield from tables(records, accuracy_text)
     if odd := [r for r in records if is_odd(r)]:
-        yield f"Cells with a seed more than {FAR:g} points from their median, or near guessing:\n"
+        yield f"Cells with a seed more than {FAR_OFF:g} points from their median, or near guessing:\n"
         yield "| | | each seed |\n| --- | --- | --- |"
         for record in odd:
             yield f"| {record['row']} | {record['column']} | {each_seed(record)} |"
@@ -46,7 +46,7 @@ def page(name: str, epochs: int | None, records: Records, figures: list[Path]) -
         yield from tables(records, shown_text)
     yield "## Label precision (%), over the last ten epochs (n: seeds that learn from any sample there)\n"
     yield from tables(records, precision_text)
-    lines = beside(records)
+    lines = compared(records)
     if any(line.target is not None for line in lines):
         yield "## Beside the known numbers\n"
         yield markdown([line for line in lines if line.target is not None])
@@ -57,7 +57,7 @@ def page(name: str, epochs: int | None, records: Records, figures: list[Path]) -
     yield from (f"- {text}" for text in costs(records))
 
 
-def command(name: str, epochs: int | None, records: Records) -> str:
+def command_for(name: str, epochs: int | None, records: Records) -> str:
     """What measures these cells; read off them, for they may come from several calls."""
     first = {cell.hash: cell.seeds for cell in asked_for(name, None, epochs)}
     then = {cell.hash: cell.seeds for cell in asked_for(name, None, epochs, then=True)}
@@ -73,7 +73,7 @@ def command(name: str, epochs: int | None, records: Records) -> str:
     return " ".join(words + (["--all"] if more else []))
 
 
-def how_many(name: str, epochs: int | None, records: Records) -> str:
+def cells_measured(name: str, epochs: int | None, records: Records) -> str:
     have = {r["hash"] for r in records}
     first = {cell.hash for cell in asked_for(name, None, epochs)}
     text = f"{len(have & first)} of {len(first)} cells"
@@ -117,7 +117,7 @@ def shown_text(record: dict[str, Any]) -> str:
 
 def is_odd(record: dict[str, Any]) -> bool:
     means = record["summary"]["mean_per_seed"]
-    return any(abs(mean - median(means)) > FAR or learnt_nothing(mean, record) for mean in means)
+    return any(abs(mean - median(means)) > FAR_OFF or learnt_nothing(mean, record) for mean in means)
 
 
 def learnt_nothing(mean: float, record: dict[str, Any]) -> bool:
@@ -129,12 +129,6 @@ def each_seed(record: dict[str, Any]) -> str:
         f"{run['seed']}: {run['mean']:.2f}" + (" (guesses)" if learnt_nothing(run["mean"], record) else "")
         for run in record["runs"]
     )
-
-
-def sources(lines: list[Line]) -> list[str]:
-    """Who measured the known numbers, and how."""
-    used = {line.target.source: line.target for line in lines if line.target is not None}
-    return [f"{name}: {t.text}; {t.protocol}; {t.sure}." for name, t in used.items()]
 
 
 def costs(records: Records) -> list[str]:

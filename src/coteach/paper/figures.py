@@ -20,7 +20,7 @@ from coteach.figures import (
     over_seeds,
     save,
 )
-from coteach.names import LABELS, LOSSES, MEASURES, METHOD_FACTS
+from coteach.names import LOSSES, MEASURES, METHOD_FACTS, METHOD_LABELS
 
 Records = list[dict[str, Any]]
 
@@ -100,11 +100,11 @@ def draw_curves(records: Records, paths: list[Path]) -> None:
 
 def points(record: dict[str, Any], measure: str) -> tuple[list[int], np.ndarray]:
     """The epochs, and seeds × epochs as an axis has them."""
-    values = MEASURES[measure][1] * curve(record, measure)
+    values = MEASURES[measure][1] * seed_curves(record, measure)
     return list(range(1, values.shape[1] + 1)), values
 
 
-def curve(record: dict[str, Any], measure: str) -> np.ndarray:
+def seed_curves(record: dict[str, Any], measure: str) -> np.ndarray:
     """Seeds × epochs, of the epochs that all seeds have; what a method does not have is NaN."""
     runs = [run["curves"][measure] for run in record["runs"]]
     n_epochs = min(map(len, runs))
@@ -127,14 +127,16 @@ def in_time(records: Records) -> dict[str, Records]:
 def draw_times(records: Records, paths: list[Path]) -> None:
     """Small panels under one legend, so that it can be read where a page makes it narrow."""
     columns = list(dict.fromkeys(record["column"] for record in records))
-    styles = line_styles(sorted({begins(r["summary"]) for r in records}, key=lambda label: (-len(label), label)))
+    styles = line_styles(
+        sorted({loss_begins(r["summary"]) for r in records}, key=lambda label: (-len(label), label))
+    )
     figure, axes = new_figure(1, len(columns), (3.0, 2.6), sharey=False)
     for ax, column in zip(axes[0], columns, strict=True):
         ax.set_title(column, fontsize=10)
         ax.set_xlabel("epoch")
         for record in records:
             if record["column"] == column:
-                label = begins(record["summary"])
+                label = loss_begins(record["summary"])
                 draw_line(ax, label, styles[label], *points(record, "test_accuracy"))
     axes[0, 0].set_ylabel("test accuracy (%)")
     add_legend(figure, axes)
@@ -148,10 +150,10 @@ def keep_told(s: dict[str, Any]) -> bool:
     return s["keep_type"] is not None or s["tau"] is not None
 
 
-def begins(s: dict[str, Any]) -> str:
+def loss_begins(s: dict[str, Any]) -> str:
     """The method, and from when on it has the authors' loss: their own has it after the warm-up."""
     when = {None: "", "softmax_twice": ", softmax twice"}[s["loss"]]
-    return LABELS[s["method"]] + (", then softmax twice" if s.get("warmup_loss") else when)
+    return METHOD_LABELS[s["method"]] + (", then softmax twice" if s.get("warmup_loss") else when)
 
 
 # ---- dots -----------------------------------------------------------------------------------------------------
@@ -187,15 +189,15 @@ def blocks(records: Records) -> dict[tuple[str, str], list[Dot]]:
         as_others = s["fidelity"] == reading_on(s["dataset"])
         plus = s["method"] == "coteaching_plus" and s["loss"] is None
         if as_others and not told:
-            found["losses"].append(Dot(loss_of(record), LABELS[s["method"]], record))
+            found["losses"].append(Dot(loss_of(record), METHOD_LABELS[s["method"]], record))
         if plus and not told:
             found["switches"].append(Dot("", s["fidelity"], record, s["fidelity"] in ("paper", "authors")))
         if told or (plus and as_authors):
             off = 0.0 if s["tau"] is None else s["tau"] - s["rate"]
             label = f"τ {off:+.1f}" if round(off, 4) else "τ"
             found["keep"].append(Dot(f"λ type {s['keep_type'] or 1}", label, record, not told))
-    methods = [LABELS[name] for name in COLOURS]
-    found["losses"].sort(key=lambda dot: (place_of(dot.heading), methods.index(dot.label)))
+    methods = [METHOD_LABELS[name] for name in COLOURS]
+    found["losses"].sort(key=lambda dot: (loss_order(dot.heading), methods.index(dot.label)))
     found["switches"].sort(key=lambda dot: (dot.label == "authors", dot.label.startswith("authors")))
     found["keep"].sort(key=lambda dot: (dot.heading, dot.label != "τ -0.1", dot.label != "τ"))
     apart = {
@@ -220,13 +222,13 @@ def loss_of(record: dict[str, Any]) -> str:
     return f"{loss} after {before}" if before else loss
 
 
-def place_of(heading: str) -> tuple[int, str]:
+def loss_order(heading: str) -> tuple[int, str]:
     """A place for a loss, and right behind it for the same after another."""
     loss, _, before = heading.partition(" after ")
     return list(LOSSES).index(loss), before
 
 
-def lines_of(dots: list[Dot]) -> Iterator[tuple[str, str | None]]:
+def dot_lines(dots: list[Dot]) -> Iterator[tuple[str, str | None]]:
     """The lines of a panel, (heading, label), downwards; a heading has a line of its own, without label."""
     before = ""
     for heading, label in dict.fromkeys((dot.heading, dot.label) for dot in dots):
@@ -239,7 +241,7 @@ def lines_of(dots: list[Dot]) -> Iterator[tuple[str, str | None]]:
 def draw_dots(dots: list[Dot], paths: list[Path], title: str) -> None:
     """A panel for each noise; each seed faint, their mean with a standard deviation on top."""
     columns = list(dict.fromkeys(dot.record["column"] for dot in dots))
-    lines = list(lines_of(dots))
+    lines = list(dot_lines(dots))
     place = {line: -y for y, line in enumerate(lines)}
     figure, axes = new_figure(1, len(columns), (3.6, max(0.19 * (len(lines) + 3), 2.2)))
     for ax, column in zip(axes[0], columns, strict=True):

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coteach.names import LABELS
-from coteach.report.run_files import Run
+from coteach.names import METHOD_LABELS
+from coteach.report.read import Run
 from coteach.runs.experiment import OWN, Experiment
 
 # Settings that a name may have to tell, in this order, with words for values that do not speak for themselves.
@@ -99,12 +99,12 @@ def named(runs: list[Run], common: dict[str, str]) -> dict[str, Run]:
 
 
 def method_label(run: Run) -> str:
-    return LABELS.get(run.experiment.method, run.experiment.method)
+    return METHOD_LABELS.get(run.experiment.method, run.experiment.method)
 
 
 def place_of(run: Run) -> int:
-    methods = list(LABELS)
-    return methods.index(run.experiment.method) if run.experiment.method in LABELS else len(methods)
+    methods = list(METHOD_LABELS)
+    return methods.index(run.experiment.method) if run.experiment.method in METHOD_LABELS else len(methods)
 
 
 def told_of(experiment: Experiment) -> dict[str, str]:
