@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from coteach import cli, figures, metrics
+from coteach import cli, figures
 from coteach.cli import main
 from coteach.methods import METHODS
 from coteach.names import EVENTS, MEASURES, METHOD_FACTS
@@ -141,10 +141,6 @@ def test_everything_is_there_in_words(undrawn, tmp_path):
     assert "a processor" in page
     assert page.count("<caption>") == page.count("<table") == 3 + 2 * 3
     assert re.findall(r"<th(?![^>]*scope=)", page.replace("<thead", "")) == []
-
-
-def test_the_words_for_events_are_those_of_the_metrics():
-    assert EVENTS == metrics.EVENTS
 
 
 def test_an_unfinished_run_is_shown_as_far_as_it_got_and_marked(undrawn, tmp_path):
