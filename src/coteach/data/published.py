@@ -192,7 +192,7 @@ def data_home(data_dir: str | os.PathLike | None = None) -> Path:
     'my-data'
     """
     chosen = data_dir or os.environ.get("COTEACH_DATA")
-    if chosen is None or chosen == "":
+    if not chosen:
         import pooch
 
         return Path(pooch.os_cache("coteach"))
@@ -255,11 +255,11 @@ def _check_hash(path: Path, file: File) -> None:
 
 
 def archive_members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Name, size and stream of each file in a published .tar.gz, which is read where it is."""
-    with tarfile.open(path, "r:gz") as archive:
+    """Name, size and stream of each file in a published .tar.gz, which is read where it is, from start to end."""
+    with tarfile.open(path, "r|gz") as archive:
         for member in archive:
             content = archive.extractfile(member)
-            if content is not None:
+            if content is not None:  # else a folder
                 yield member.name, member.size, content
 
 
@@ -335,11 +335,12 @@ def _download(file: File, folder: Path, by_hand: str) -> Path:
 
 def _stay_with_https(response: "Response", **_: Any) -> None:
     """Refuse a redirect to anything else before it is asked."""
-    from urllib.parse import urljoin
+    from urllib.parse import urljoin, urlsplit
 
     from requests.exceptions import InvalidSchema
 
-    if response.is_redirect and not urljoin(response.url, response.headers["location"]).startswith("https://"):
+    target = urljoin(response.url, response.headers.get("location", ""))
+    if response.is_redirect and urlsplit(target).scheme != "https":
         raise InvalidSchema
 
 
