@@ -216,7 +216,7 @@ def test_an_unknown_rate_and_early_stopping_on_samples_that_stay_where_they_are(
 
 def test_the_scale_of_pieces_is_that_of_the_whole(monkeypatch):
     x = np.random.default_rng(0).normal(5, 3, size=(50, 3, 4, 4)).astype(np.float32)
-    monkeypatch.setattr(inputs, "AT_ONCE", 7)
+    monkeypatch.setattr(inputs, "READ_AT_ONCE", 7)
     whole, pieces = scale_of(x), scale_of(inputs.Items(Listed(x)))
     np.testing.assert_allclose(whole[0], x.mean((0, 2, 3), dtype=np.float64)[:, None, None])
     np.testing.assert_allclose(whole[1], x.std((0, 2, 3), dtype=np.float64)[:, None, None])

@@ -16,7 +16,7 @@ import coteach
 import parallel_work
 from coteach.cli import completed, main
 from coteach.paper import measured, reproduce, running
-from coteach.runs import checkpoint, remote
+from coteach.runs import checkpoint, parallel
 from coteach.runs.folder import locked
 from grid_cases import cell, contents, epochs_logged, two_stacks
 from run_cases import silent
@@ -183,7 +183,7 @@ def test_what_cannot_go_on_begins_anew_and_says_so(tmp_path, monkeypatch):
         assert epochs == [1, 2]
         (line,) = [line for line in said if "beginning anew" in line]
         assert ("versions.coteach 9, now" in line) if commit == "c" else ("the code of c, now d" in line)
-    (folder / "runs" / "0" / checkpoint.NAME).write_bytes(b"damaged")
+    (folder / "runs" / "0" / checkpoint.CHECKPOINT_NAME).write_bytes(b"damaged")
     epochs, said = measured_again(wanted, tmp_path, commit="d")
     assert epochs == [1, 2, 3]
     assert any("damaged: beginning anew" in line for line in said)
@@ -284,15 +284,15 @@ def test_processes_come_to_the_same(tmp_path, whole):
 
 def test_ray_comes_to_the_same_and_brings_back_lost_workers(tmp_path, whole, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE))  # the workers find parallel_work there
-    with remote.connected(None) as there:
+    with parallel.connected(None) as there:
         assert there["CPU"] >= 1
         heard = []
         items = [("dies", str(tmp_path / "died")), ("lives", str(tmp_path / "never"))]
-        done = remote.on_ray(parallel_work.die_once, items, heard.append, {"num_cpus": 1})
+        done = parallel.on_ray(parallel_work.die_once, items, heard.append, {"num_cpus": 1})
         assert sorted(done) == items
         assert sorted(heard) == ["dies, but lives", *["dies, to begin with"] * 2, "lives, to begin with"]
         with pytest.raises(ValueError, match="^the rate is 2$"):
-            list(remote.on_ray(parallel_work.raise_it, [ValueError("the rate is 2")], silent, {"num_cpus": 1}))
+            list(parallel.on_ray(parallel_work.raise_it, [ValueError("the rate is 2")], silent, {"num_cpus": 1}))
         stopped(two_stacks(), tmp_path / "out", at=2)
         epochs, said = measured_again(two_stacks(), tmp_path / "out", ray="local")
         assert any("going on after epoch 2" in line for line in said)
@@ -372,7 +372,7 @@ def test_a_task_takes_a_gpu_where_there_is_one():
 
 def test_without_ray_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"pip install ray"), remote.connected(None):
+    with pytest.raises(ValueError, match=r"pip install ray"), parallel.connected(None):
         pass
 
 

@@ -170,7 +170,7 @@ READERS = [
     Reader("matrix", one("q.txt", lambda: b"0.9 0.1\n0.2, 0.8\n"), read_matrix),
     Reader("classifier", write_classifier, coteach.RobustClassifier.load),
     Reader("results", one("cell.json", cell), measured.load_json),
-    Reader("checkpoint", write_checkpoint, lambda path: checkpoint.read(path.parent)),
+    Reader("checkpoint", write_checkpoint, lambda path: checkpoint.read_checkpoint(path.parent)),
     Reader(
         "config", write_config, lambda path: as_experiment(read_config(path.parent)["experiment"], path.parent)
     ),

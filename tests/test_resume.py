@@ -118,7 +118,7 @@ def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")},
     )  # fmt: skip
     until = time.monotonic() + 120
-    while not (out / checkpoint.NAME).exists():
+    while not (out / checkpoint.CHECKPOINT_NAME).exists():
         assert time.monotonic() < until
         assert started.poll() is None, started.communicate()
         time.sleep(0.05)
@@ -127,7 +127,7 @@ def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
     assert started.returncode == (130 if name == "SIGINT" else 143)
     assert f"stopped;`coteachrun--resume{out}`goeson" in said
     assert not (out / ".lock").exists()
-    assert checkpoint.read(out).state.epoch >= 1
+    assert checkpoint.read_checkpoint(out).state.epoch >= 1
 
 
 def test_the_command_that_goes_on_works_as_it_is_printed(tmp_path, monkeypatch, capsys):
@@ -188,8 +188,11 @@ def test_a_group_that_was_halved_stays_halved(tmp_path, monkeypatch):
 def test_the_seconds_of_both_parts_count(tmp_path):
     e = experiment("standard", out=tmp_path / "run")
     stopped([e], 2)
-    kept = checkpoint.read(tmp_path / "run")
-    path, state = tmp_path / "run" / checkpoint.NAME, load_file(tmp_path / "run" / checkpoint.NAME)
+    kept = checkpoint.read_checkpoint(tmp_path / "run")
+    path, state = (
+        tmp_path / "run" / checkpoint.CHECKPOINT_NAME,
+        load_file(tmp_path / "run" / checkpoint.CHECKPOINT_NAME),
+    )
     header = read_header(path) | {"seconds": 1000.0}
     save_file(state, path, {"coteach": json.dumps(header)})
     assert kept.seconds < 1000

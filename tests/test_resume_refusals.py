@@ -55,7 +55,7 @@ def test_another_setting_is_refused_with_its_name(unfinished):
 
 
 def changed(folder: Path, change) -> None:
-    path = folder / checkpoint.NAME
+    path = folder / checkpoint.CHECKPOINT_NAME
     header, tensors = read_header(path), load_file(path)
     change(header, tensors)
     save_file(tensors, path, {"coteach": json.dumps(header)})
@@ -82,7 +82,7 @@ def test_a_checkpoint_of_something_else_is_refused_with_the_difference(unfinishe
 
 
 def test_a_damaged_checkpoint_or_config_is_refused(unfinished):
-    path = unfinished / checkpoint.NAME
+    path = unfinished / checkpoint.CHECKPOINT_NAME
     whole = path.read_bytes()
     for damaged in (b"", whole[:100], whole[:-10], b"{" * 5000):
         path.write_bytes(damaged)
@@ -198,7 +198,7 @@ def test_a_disk_that_fails_is_told_and_the_last_checkpoint_stays(tmp_path, monke
 
     def fail(epoch):
         if epoch.number == 2:
-            kept.append((out / checkpoint.NAME).read_bytes())
+            kept.append((out / checkpoint.CHECKPOINT_NAME).read_bytes())
             if what == "full":
 
                 def no_space(descriptor):
@@ -217,7 +217,7 @@ def test_a_disk_that_fails_is_told_and_the_last_checkpoint_stays(tmp_path, monke
     if what != "full":
         out.unlink(missing_ok=True)
         os.rename(tmp_path / "kept", out)
-    assert (out / checkpoint.NAME).read_bytes() == kept[0]
+    assert (out / checkpoint.CHECKPOINT_NAME).read_bytes() == kept[0]
     assert_same_folder(run(Experiment(resume=out), say=silent).folder, whole.folder)
 
 

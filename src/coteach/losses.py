@@ -121,10 +121,27 @@ def joint(loss: Loss, weight: float) -> Loss:
 
 
 def transition_from_posteriors(p_MC: Tensor, *, drop_outliers: bool = True) -> Tensor:
-    """T̂_CC: row i is the posterior at the sample the network is most sure is of class i.
+    """How labels flip, read off a trained network: F-correction's first stage (Patrini et al., 2017).
 
-    With `drop_outliers` that is the surest sample below the 97th percentile of class i's posteriors, which the
-    method's authors use everywhere but on CIFAR-100.
+    Row i is the posterior at the sample that the network is most sure is of class i.
+
+    Parameters
+    ----------
+    p_MC : Tensor
+        Probabilities of every training sample.
+    drop_outliers : bool
+        Take the surest sample below the 97th percentile of class i's posteriors, as the method's authors do
+        everywhere but on CIFAR-100.
+
+    Returns
+    -------
+    matrix : Tensor of shape (C, C)
+
+    Examples
+    --------
+    >>> transition_from_posteriors(torch.tensor([[0.9, 0.1], [0.3, 0.7]]), drop_outliers=False)
+    tensor([[0.9000, 0.1000],
+            [0.3000, 0.7000]])
     """
     rows = []
     for p_M in p_MC.unbind(1):

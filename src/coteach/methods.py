@@ -145,23 +145,23 @@ def chosen_loss(plan: Plan) -> Loss:
     return LOSSES[plan.loss or "cross_entropy"]
 
 
-def standard(plan: Plan) -> list[Phase]:
+def standard_phases(plan: Plan) -> list[Phase]:
     return [Phase(plan.all_epochs, rules.standard, chosen_loss(plan))]
 
 
-def mentornet(plan: Plan) -> list[Phase]:
+def mentornet_phases(plan: Plan) -> list[Phase]:
     return [Phase(plan.all_epochs, rules.mentornet, chosen_loss(plan))]
 
 
-def coteaching(plan: Plan) -> list[Phase]:
+def coteaching_phases(plan: Plan) -> list[Phase]:
     return [Phase(plan.all_epochs, rules.coteaching, chosen_loss(plan))]
 
 
-def jocor(plan: Plan) -> list[Phase]:
+def jocor_phases(plan: Plan) -> list[Phase]:
     return [Phase(plan.all_epochs, rules.jocor, losses.joint(chosen_loss(plan), plan.joint_weight))]
 
 
-def decoupling(plan: Plan) -> list[Phase]:
+def decoupling_phases(plan: Plan) -> list[Phase]:
     """Both networks on everything for as long as Co-teaching+ warms up, as its authors start it, then apart."""
     loss = chosen_loss(plan)
     return [
@@ -170,7 +170,7 @@ def decoupling(plan: Plan) -> list[Phase]:
     ]
 
 
-def coteaching_plus(plan: Plan) -> list[Phase]:
+def coteaching_plus_phases(plan: Plan) -> list[Phase]:
     """Algorithm 1; its warm-up is Co-teaching, or on the open-sets two networks each on its own small losses."""
     f = plan.fidelity
     warm = Phase(
@@ -186,13 +186,13 @@ def coteaching_plus(plan: Plan) -> list[Phase]:
     ]
 
 
-def coteaching_plus_own(plan: Plan) -> list[Phase]:
+def coteaching_plus_own_phases(plan: Plan) -> list[Phase]:
     """Co-teaching+ without the second of its three key factors: no exchange, neither in the warm-up nor later."""
-    warm, later = coteaching_plus(plan)
+    warm, later = coteaching_plus_phases(plan)
     return [replace(warm, rule=rules.mentornet), replace(later, rule=rules.coteaching_plus_own)]
 
 
-def cotraining(plan: Plan) -> list[Phase]:
+def cotraining_phases(plan: Plan) -> list[Phase]:
     """Each network on its own view: first the given labels while λ falls, then what the peer is surest about."""
     loss = chosen_loss(plan)
     start = min(max(plan.warmup, min(plan.ramp, plan.epochs // 2)), plan.epochs)
@@ -202,30 +202,30 @@ def cotraining(plan: Plan) -> list[Phase]:
     ]
 
 
-def f_correction(plan: Plan) -> list[Phase]:
+def f_correction_phases(plan: Plan) -> list[Phase]:
     """Estimate, then correct: a standard training to read Q̂ off, then a fresh one with the corrected loss."""
     estimate = range(1, (plan.estimate_epochs or plan.epochs) + 1)
-    return [replace(standard(plan)[0], epochs=estimate), *f_correction_known(plan, "estimated")]
+    return [replace(standard_phases(plan)[0], epochs=estimate), *f_correction_known_phases(plan, "estimated")]
 
 
-def f_correction_known(plan: Plan, matrix: str = "known") -> list[Phase]:
-    return [replace(phase, corrected_by=matrix) for phase in standard(plan)]
+def f_correction_known_phases(plan: Plan, matrix: str = "known") -> list[Phase]:
+    return [replace(phase, corrected_by=matrix) for phase in standard_phases(plan)]
 
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("standard", 1, standard),
-        Method("decoupling", 2, decoupling),
-        Method("f_correction", 1, f_correction),
-        Method("f_correction_known", 1, f_correction_known),
-        Method("mentornet", 1, mentornet),
-        Method("coteaching", 2, coteaching),
-        Method("coteaching_plus", 2, coteaching_plus),
-        Method("coteaching_plus_own", 2, coteaching_plus_own),
-        Method("cotraining", 2, cotraining, views=True),
-        Method("jocor", 2, jocor),
-        Method("iterative", 1, standard, in_rounds=True),
+        Method("standard", 1, standard_phases),
+        Method("decoupling", 2, decoupling_phases),
+        Method("f_correction", 1, f_correction_phases),
+        Method("f_correction_known", 1, f_correction_known_phases),
+        Method("mentornet", 1, mentornet_phases),
+        Method("coteaching", 2, coteaching_phases),
+        Method("coteaching_plus", 2, coteaching_plus_phases),
+        Method("coteaching_plus_own", 2, coteaching_plus_own_phases),
+        Method("cotraining", 2, cotraining_phases, views=True),
+        Method("jocor", 2, jocor_phases),
+        Method("iterative", 1, standard_phases, in_rounds=True),
     )
 }
 """The methods that a user can name; `register_method` adds to them.

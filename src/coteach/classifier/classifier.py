@@ -24,13 +24,13 @@ from coteach.classifier import files
 from coteach.classifier.fitting import Validation, fit_networks, warn_of_starved
 from coteach.classifier.inputs import (
     Scaled,
+    as_samples,
     channels_first,
     explained,
-    on_host,
     one_shape,
     scale_of,
     scaled,
-    taken,
+    to_numpy,
 )
 from coteach.classifier.options import check_arguments, check_views
 from coteach.data.base import Samples
@@ -41,7 +41,7 @@ from coteach.labels.ledger import Suspects, suspects
 from coteach.measure import PlainModules, predict
 from coteach.methods import METHODS
 
-NUMBERS = {"allow_nd": True, "dtype": [np.float64, np.float32, np.uint8]}
+ACCEPTED_NUMBERS = {"allow_nd": True, "dtype": [np.float64, np.float32, np.uint8]}
 PREDICTED_AT_ONCE = 2**22  # numbers of the samples that are predicted together
 ROUTED = ("module__", "optimizer__")
 
@@ -298,7 +298,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         check_views(self.method, self.sample_shape_)
         if before is None:
             self.mean_, self.scale_ = scale_of(x) if self.standardize else (np.zeros(1), np.ones(1))
-        outcome = fit_networks(
+        fitted = fit_networks(
             params,
             self._routed,
             self._scaled(x),
@@ -308,11 +308,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             self.networks_ if goes_on else None,
             list(self.history_) if goes_on else [],
         )
-        self.networks_, self.history_, self.method_ = outcome.networks, outcome.history, self.method
-        self.noise_rate_, self.noise_estimate_ = outcome.noise_rate, outcome.estimate
-        self.label_quality_, self.given_labels_ = outcome.quality_M, classes[labels_M]
-        self.suggested_labels_ = classes[outcome.suggested_M]
-        self.kept_share_, self.best_epoch_ = outcome.kept_share_C, outcome.best_epoch
+        self.networks_, self.history_, self.method_ = fitted.networks, fitted.history, self.method
+        self.noise_rate_, self.noise_estimate_ = fitted.noise_rate, fitted.estimate
+        self.label_quality_, self.given_labels_ = fitted.quality_M, classes[labels_M]
+        self.suggested_labels_ = classes[fitted.suggested_M]
+        self.kept_share_, self.best_epoch_ = fitted.kept_share_C, fitted.best_epoch
         if not self.keep_per_class:
             warn_of_starved(self.kept_share_, np.bincount(labels_M), classes)
         return self
@@ -419,10 +419,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return x if isinstance(x, Tensor) else x.fetch(np.arange(len(x)))
 
     def _taken(self, X: Any, wants_labels: bool = False) -> tuple[Tensor | Samples, list | None]:
-        x, labels = taken(X, self.stream, self.verbose, wants_labels)
+        x, labels = as_samples(X, self.stream, self.verbose, wants_labels)
         if not isinstance(x, Samples):
             with explained(x):
-                x = channels_first(validate_data(self, x, reset=False, **NUMBERS))
+                x = channels_first(validate_data(self, x, reset=False, **ACCEPTED_NUMBERS))
         if one_shape(x) != self.sample_shape_:
             raise ValueError(f"samples have shape {one_shape(x)} but those of fit had {self.sample_shape_}.")
         return self._scaled(x), labels
@@ -432,15 +432,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return Scaled(x, *known) if isinstance(x, Samples) else scaled(x, *known)
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray | Samples, np.ndarray]:
-        x, labels = taken(X, self.stream, self.verbose, wants_labels=y is None)
-        y = labels if y is None else on_host(y)
+        x, labels = as_samples(X, self.stream, self.verbose, wants_labels=y is None)
+        y = labels if y is None else to_numpy(y)
         with explained(x, y):
             if isinstance(x, Samples):
                 y = validate_data(self, y=y)
                 check_same_length(x, y)
                 self.n_features_in_ = x.shape[1]
             else:
-                x, y = validate_data(self, x, y, **NUMBERS)
+                x, y = validate_data(self, x, y, **ACCEPTED_NUMBERS)
                 x = channels_first(x)
             check_classification_targets(y)
         return x, y
@@ -452,7 +452,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             return None
         X, y = data if isinstance(data, (tuple, list)) and len(data) == 2 else (data, None)
         x, labels = self._taken(X, wants_labels=y is None)
-        y = np.asarray(labels if y is None else on_host(y))
+        y = np.asarray(labels if y is None else to_numpy(y))
         check_same_length(x, y, "validation ")
         known = set(self.classes_.tolist())
         for label in y.tolist():
@@ -513,7 +513,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         True
         """
         check_is_fitted(self, "networks_")
-        files.write(self, path)
+        files.save_classifier(self, path)
 
     @classmethod
     def load(cls, path: str | Path, module: Any = None) -> Self:
@@ -540,4 +540,4 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         ...     coteach.RobustClassifier.load(f"{folder}/model.safetensors", module=linear).classes_.tolist()
         [0, 1]
         """
-        return cast("Self", files.read(cls, path, module))
+        return cast("Self", files.load_classifier(cls, path, module))

@@ -19,14 +19,14 @@ from coteach.networks.models import take_weights, weights_of
 if TYPE_CHECKING:
     from coteach.classifier.classifier import RobustClassifier
 
-PLAIN = ("n_features_in_", "sample_shape_", "noise_rate_", "method_", "history_", "best_epoch_")  # as JSON
-ARRAYS = ("mean_", "scale_", "label_quality_", "kept_share_")
-LABELS = ("given_labels_", "suggested_labels_")  # as numbers of classes
-USUAL = "model.safetensors"  # a good name for it
+SAVED_AS_JSON = ("n_features_in_", "sample_shape_", "noise_rate_", "method_", "history_", "best_epoch_")  # as JSON
+SAVED_ARRAYS = ("mean_", "scale_", "label_quality_", "kept_share_")
+SAVED_LABELS = ("given_labels_", "suggested_labels_")  # as numbers of classes
+USUAL_NAME = "model.safetensors"  # a good name for it
 NOT_OURS = "was not written by RobustClassifier.save: give the path of one."
 
 
-def write(clf: "RobustClassifier", path: str | Path) -> None:
+def save_classifier(clf: "RobustClassifier", path: str | Path) -> None:
     params = {name: plain_number(value) for name, value in clf.get_params(deep=False).items()}
     own_module = not (clf.module is None or isinstance(clf.module, str))
     if own_module:
@@ -42,11 +42,11 @@ def write(clf: "RobustClassifier", path: str | Path) -> None:
         "classes": clf.classes_.tolist(),
         "classes_dtype": clf.classes_.dtype.str,
         "feature_names": clf.feature_names_in_.tolist() if hasattr(clf, "feature_names_in_") else None,
-        "noise_estimate": None if estimate is None else {k: plainly(v) for k, v in asdict(estimate).items()},
-        **{name: getattr(clf, name) for name in PLAIN},
+        "noise_estimate": None if estimate is None else {k: as_json_value(v) for k, v in asdict(estimate).items()},
+        **{name: getattr(clf, name) for name in SAVED_AS_JSON},
     }
-    arrays = {name: getattr(clf, name) for name in ARRAYS}
-    arrays |= {name: np.searchsorted(clf.classes_, getattr(clf, name)) for name in LABELS}
+    arrays = {name: getattr(clf, name) for name in SAVED_ARRAYS}
+    arrays |= {name: np.searchsorted(clf.classes_, getattr(clf, name)) for name in SAVED_LABELS}
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     try:
         content = tensors_as_bytes(facts, tensors | weights_of(clf.networks_))
@@ -59,16 +59,16 @@ def write(clf: "RobustClassifier", path: str | Path) -> None:
 def refuse_place(path: Path) -> None:
     """Where no file can be written."""
     if path.is_dir():
-        raise ValueError(f"{path} is a folder: give a file in it, such as {path / USUAL}.")
+        raise ValueError(f"{path} is a folder: give a file in it, such as {path / USUAL_NAME}.")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent}: make it first, or save elsewhere.")
 
 
-def read(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "RobustClassifier":
+def load_classifier(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "RobustClassifier":
     if not Path(path).exists():
         raise ValueError(f"there is no file {path}: give the path that RobustClassifier.save wrote to.")
     if Path(path).is_dir():
-        inside = Path(path) / USUAL
+        inside = Path(path) / USUAL_NAME
         raise ValueError(f"{path} is a folder: give {inside if inside.is_file() else 'the model file in it'}.")
     facts, tensors = read_tensors(Path(path), NOT_OURS)
     try:
@@ -77,11 +77,11 @@ def read(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "Robu
             raise ValueError(f"{path} {said} a module: give the one it was trained with, and only then.")
         clf = kind(**facts["params"] | {"module": module or facts["params"]["module"]})
         clf.classes_ = np.array(facts["classes"], dtype=np.dtype(facts["classes_dtype"]))
-        for name in PLAIN:
+        for name in SAVED_AS_JSON:
             setattr(clf, name, facts[name])
-        for name in ARRAYS:
+        for name in SAVED_ARRAYS:
             setattr(clf, name, tensors.pop(name).numpy())
-        for name in LABELS:
+        for name in SAVED_LABELS:
             setattr(clf, name, clf.classes_[tensors.pop(name).numpy()])
         clf.sample_shape_ = tuple(clf.sample_shape_)
         clf.noise_estimate_ = estimate_from(facts["noise_estimate"])
@@ -109,7 +109,7 @@ def refuse_other_shapes(clf: "RobustClassifier", tensors: dict[str, Tensor], pat
             raise ValueError(f"{path} {NOT_OURS}")
 
 
-def plainly(value: Any) -> Any:
+def as_json_value(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 

@@ -52,7 +52,7 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Fitted:
     """What `fit` has learnt; labels as numbers of classes."""
 
     networks: list[nn.Module]
@@ -66,7 +66,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Job:
+class FitJob:
     """A training with all its choices made; samples and labels are on the device."""
 
     params: dict[str, Any]
@@ -93,7 +93,7 @@ def fit_networks(
     validation: Validation | None,
     before: Sequence[nn.Module] | None,
     history: list[dict],
-) -> Outcome:
+) -> Fitted:
     """Train networks from the start, or those there were `before`."""
     device, method = chosen_device(params["device"]), METHODS[params["method"]]
     module = params["module"], routed("module__"), tuple(x.shape[1:]), n_classes
@@ -110,16 +110,16 @@ def fit_networks(
         build = (lambda: build_network(*module)) if again is None else lambda: copy.deepcopy(next(again))
         setup = set_up(network, 1, method, plan, len(labels_M), device)
         stack.enter_context(setup.active())
-        x_M, y_M, validatored = split_samples(x, labels_M, held_M, validation, device)
-        stack.enter_context(closing_streams(x_M, *(validatored or ())[:1]))
+        x_M, y_M, validated = split_samples(x, labels_M, held_M, validation, device)
+        stack.enter_context(closing_streams(x_M, *(validated or ())[:1]))
         clean = None if validation is None else validation.clean
-        job = Job(params, plan, build, setup.engine, seed, n_classes, x_M, y_M, validatored, clean)
+        job = FitJob(params, plan, build, setup.engine, seed, n_classes, x_M, y_M, validated, clean)
         fresh = replace(job, build=lambda: build_network(*module))
         estimate = None if not isinstance(params["noise_rate"], str) else estimated(fresh)
         if estimate is not None:
             warn_if_uncertain(estimate, n_classes)
         rate = float(params["noise_rate"]) if estimate is None else min(estimate.rate, MOST_NOISE)
-        return trained(job, rate, estimate, history, held_M)
+        return train_networks(job, rate, estimate, history, held_M)
 
 
 def split_samples(
@@ -136,7 +136,7 @@ def split_samples(
     return part(x_M, kept), y_M[kept], (part(x_M, held), y_M[held])
 
 
-def estimated(job: Job) -> NoiseEstimate:
+def estimated(job: FitJob) -> NoiseEstimate:
     """From five more trainings, each asked about the fifth it has not seen; or by trying rates."""
     what, verbose = "estimating the noise rate", job.params["verbose"]
     if job.clean is False and job.validation is not None:
@@ -157,9 +157,9 @@ def estimated(job: Job) -> NoiseEstimate:
     return compare_with_clean(p_MC, labels_M, p_FVC, y_V.cpu().numpy())
 
 
-def trained(
-    job: Job, rate: float, estimate: NoiseEstimate | None, history: list[dict], held_M: np.ndarray
-) -> Outcome:
+def train_networks(
+    job: FitJob, rate: float, estimate: NoiseEstimate | None, history: list[dict], held_M: np.ndarray
+) -> Fitted:
     """The training itself; `history` grows."""
     params, plan, method = job.params, job.plan, METHODS[job.params["method"]]
     validator = None if job.validation is None else Validator(*job.validation)
@@ -194,7 +194,7 @@ def trained(
     stopped = validator if stops else None
     if history[-1]["events"].get("non_finite_loss"):
         warnings.warn("the loss was not finite to the end: lower lr.", ConvergenceWarning, stacklevel=4)
-    return Outcome(
+    return Fitted(
         networks=networks_of(training) if stopped is None else stopped.networks,
         history=history,
         noise_rate=rate,

@@ -13,12 +13,12 @@ from torch.utils.data import Dataset as TorchDataset
 from coteach.data.base import Items, Samples
 from coteach.data.features import check_finite
 
-ARRAYS = (list, tuple, dict, str, bytes)
+NOT_DATA_SETS = (list, tuple, dict, str, bytes)
 OF_ARRAYS = ("shape", "__array__", "__dataframe__")  # what arrays and frames have, and data sets have not
-AT_ONCE = 1024  # samples that are read together
+READ_AT_ONCE = 1024  # samples that are read together
 
 
-def on_host(values: Any) -> Any:
+def to_numpy(values: Any) -> Any:
     """A torch tensor as NumPy; anything else as it is."""
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
 
@@ -26,7 +26,7 @@ def on_host(values: Any) -> Any:
 def dense(X: Any) -> Any:
     if hasattr(X, "todense") or (isinstance(X, Tensor) and X.layout != torch.strided):
         raise ValueError("X is sparse: make it dense first, with .toarray() or .to_dense().")
-    return on_host(X)
+    return to_numpy(X)
 
 
 def channels_first(x: np.ndarray) -> np.ndarray:
@@ -47,11 +47,11 @@ def is_map_style(X: Any) -> bool:
     """Whether it is a data set in torch's sense, with a length and an index, and not an array."""
     if isinstance(X, (TorchDataset, Samples)):
         return True
-    indexed = hasattr(X, "__len__") and hasattr(X, "__getitem__") and not isinstance(X, ARRAYS)
+    indexed = hasattr(X, "__len__") and hasattr(X, "__getitem__") and not isinstance(X, NOT_DATA_SETS)
     return indexed and not any(hasattr(X, name) for name in OF_ARRAYS)
 
 
-def taken(X: Any, stream: bool, verbose: int, wants_labels: bool) -> tuple[Any, list | None]:
+def as_samples(X: Any, stream: bool, verbose: int, wants_labels: bool) -> tuple[Any, list | None]:
     """Arrays as they are; a data set read into an array, or with `stream` as Samples; and its labels if wanted."""
     if stream and (is_map_style(X) or isinstance(X, np.ndarray)):
         items = Items(X)
@@ -109,7 +109,7 @@ def memory() -> float:
 
 
 def pieces(n: int) -> list[np.ndarray]:
-    return [np.arange(i, min(i + AT_ONCE, n)) for i in range(0, n, AT_ONCE)]
+    return [np.arange(i, min(i + READ_AT_ONCE, n)) for i in range(0, n, READ_AT_ONCE)]
 
 
 # ---- one scale for all features -------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Step = Callable[[], None]
+from coteach.signals import Step
+
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 SIDE_STREAMS = 8
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from coteach.checks import check_labels, check_same_length
 
+__all__ = ["NoiseEstimate", "estimate_noise"]
+
 SHARPNESS = 2.0 ** np.arange(-2, 8.5, 0.5)  # from nearly even odds to certainty; the likelihood takes one
 ROUND_OFF = 1e-9  # a likelihood that is better by less is no better
 Z_95 = 1.96

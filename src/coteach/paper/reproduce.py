@@ -49,8 +49,7 @@ from coteach.paper.running import (
 from coteach.runs import checkpoint, prepare
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import NotResumable
-from coteach.runs.parallel import Send, Work, in_processes
-from coteach.runs.remote import connected, on_ray
+from coteach.runs.parallel import Send, Work, connected, in_processes, on_ray
 from coteach.runs.run import MAY_DIFFER, run_together
 
 WAIT = 1.0  # seconds between two looks at the stacks of other processes
@@ -313,7 +312,7 @@ def train_in(
         replace(cell.experiment, seeds=seeds, out=folder / str(i), ledger=False)
         for i, (cell, seeds) in enumerate(job.stack)
     ]
-    if (folder / "0" / checkpoint.NAME).exists():
+    if (folder / "0" / checkpoint.CHECKPOINT_NAME).exists():
         try:
             if (then := commit_of(folder)) != job.commit:
                 raise NotResumable(f"{folder} was begun with the code of {then}, now {job.commit}")

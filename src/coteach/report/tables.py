@@ -18,7 +18,7 @@ from coteach.report.curves import curve
 from coteach.report.groups import Group
 from coteach.report.read import Run
 from coteach.runs.experiment import OWN, Experiment
-from coteach.runs.folder import PLACES
+from coteach.runs.folder import PATH_FIELDS
 
 # ---- results --------------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ def setting_text(value: Any) -> str:
 def command(run: Run) -> str:
     """What repeats a run: the flags that are not usual, or Python where a command knows not the data or a name."""
     usual, e = Experiment(), run.experiment
-    given = {f.name: getattr(e, f.name) for f in fields(e) if f.name not in PLACES}
+    given = {f.name: getattr(e, f.name) for f in fields(e) if f.name not in PATH_FIELDS}
     given = {name: value for name, value in given.items() if value != getattr(usual, name)}
     if unknown := names_of_users(e):
         return f"# first import the file that registers {' and '.join(unknown)}\n{call(given)}"

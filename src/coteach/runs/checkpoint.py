@@ -21,7 +21,7 @@ from coteach.runs import folder as files
 from coteach.runs.folder import NotResumable
 
 CHECKPOINT_FORMAT = 2
-NAME = "checkpoint.safetensors"
+CHECKPOINT_NAME = "checkpoint.safetensors"
 COST = 0.05  # of the time of a run, at most, goes into writing checkpoints
 # what a configuration meant before it had a word for it
 UNSAID = {"engine.pooled": False, "experiment.noise_stream": files.EARLIER_STREAM}
@@ -62,7 +62,7 @@ class Checkpoints:
 
     def __init__(self, folders: list[Path], config: dict[str, Any]):
         self.folders, self.config = folders, config
-        self.path = folders[0] / NAME
+        self.path = folders[0] / CHECKPOINT_NAME
         self.cost, self.written = 0.0, time.perf_counter()
 
     def due(self) -> bool:
@@ -97,9 +97,9 @@ class Checkpoints:
         self.path.unlink(missing_ok=True)
 
 
-def read(folder: Path, *, only_facts: bool = False) -> Checkpoint | None:
+def read_checkpoint(folder: Path, *, only_facts: bool = False) -> Checkpoint | None:
     """What the folder's checkpoint says, without its tensors if `only_facts`; None before a run's first."""
-    path = folder / NAME
+    path = folder / CHECKPOINT_NAME
     if not path.exists():
         return None
     damaged = "is no checkpoint of coteach, or damaged: begin anew in another folder."
@@ -147,7 +147,7 @@ def stored_setup(folder: Path) -> StoredSetup:
 
 def rows_kept(folder: Path) -> int:
     """How many epochs of how many runs, all together, do not have to be trained again."""
-    kept = read(folder, only_facts=True)
+    kept = read_checkpoint(folder, only_facts=True)
     if kept is None:
         return 0
     names = ("estimate.jsonl", "metrics.jsonl")

@@ -15,7 +15,7 @@ from coteach.runs.experiment import Experiment
 
 LOCK = ".lock"
 EARLIER_STREAM = "1.17"  # the noise_stream of runs from before there was a choice
-PLACES = ("out", "data_dir", "resume", "tensorboard")  # of an experiment: where files lie decides no result
+PATH_FIELDS = ("out", "data_dir", "resume", "tensorboard")  # of an experiment: where files lie decides no result
 MAY_BE_GIVEN = ("resume", "data_dir", "tensorboard")  # to a run that goes on
 ROWS = ("estimate.jsonl", "metrics.jsonl", "losses.jsonl")  # files that grow from epoch to epoch
 
@@ -158,7 +158,7 @@ def plain(value: Any) -> Any:
 
 def described(experiment: Experiment) -> dict[str, Any]:
     """The experiment without where its files lie: what decides the result."""
-    return {k: v for k, v in asdict(experiment).items() if k not in PLACES}
+    return {k: v for k, v in asdict(experiment).items() if k not in PATH_FIELDS}
 
 
 # ---- going on with a run that was stopped ----------------------------------------------------------------------

@@ -207,7 +207,7 @@ def make_problem(
     """The data on the device, with a row of labels for each run; and what the runs are measured against."""
     runs = [(e, draw, seed) for e, draw in zip(experiments, draws, strict=True) for seed in e.seeds]
     augment = experiments[0].recipe.augment
-    x_M, x_test = placed(on_host(dataset, experiments[0]), device)
+    x_M, x_test = placed(samples_on_host(dataset, experiments[0]), device)
     problem = Problem(
         x_M=x_M,
         y_RM=torch.from_numpy(np.stack([draw.labels for _, draw, _ in runs])).to(device),
@@ -222,7 +222,7 @@ def make_problem(
     return problem, Reference(x_test, dataset.y_test.to(device), clean_RM)
 
 
-def on_host(dataset: Dataset, experiment: Experiment) -> list[torch.Tensor | Samples]:
+def samples_on_host(dataset: Dataset, experiment: Experiment) -> list[torch.Tensor | Samples]:
     """The training and the test samples as they are to be trained on."""
     if dataset.vectors is None:
         return [dataset.x_train, dataset.x_test]

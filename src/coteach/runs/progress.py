@@ -62,7 +62,7 @@ class Queue:
         pass
 
 
-class Progress(Queue):
+class RunProgress(Queue):
     """The groups of runs that are finished as well, in memory, in the folders and in the checkpoint."""
 
     def __init__(self, prepared: Prepared, folders: list[Path], group: int, say: Callable[[str], None]):
@@ -120,7 +120,7 @@ class Progress(Queue):
 
 def reopened(folders: list[Path], configs: list[dict[str, Any]]) -> checkpoint.Checkpoint | None:
     """The checkpoint of a stack that was stopped, if all is as it was; what came after it is cut off."""
-    kept = checkpoint.read(folders[0])
+    kept = checkpoint.read_checkpoint(folders[0])
     for folder, config in zip(folders, configs, strict=True):
         checkpoint.refuse_other(files.read_config(folder), config, folder)
     if kept:
@@ -242,7 +242,7 @@ def opinions_file(folder: Path, seed: int) -> Path:
     return folder / "opinions" / f"seed-{seed}.safetensors"
 
 
-def summarise(
+def summarise_run(
     experiment: Experiment, plan: Plan, rows: list[dict], draw: Noise, device: str, seconds: float
 ) -> dict[str, Any]:
     """One cell of a table: means over networks, the last ten epochs and the seeds, in percent."""

@@ -32,7 +32,7 @@ from coteach.runs.checkpoint import advising_resume
 from coteach.runs.experiment import Experiment, differing_fields
 from coteach.runs.folder import locked, stored_experiment
 from coteach.runs.prepare import Prepared, dataset_options, named_after, prepare
-from coteach.runs.progress import Progress, Queue, networks_file, refuse_different, summarise
+from coteach.runs.progress import Queue, RunProgress, networks_file, refuse_different, summarise_run
 from coteach.train import fit, mini_batch
 
 MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "noise_stream", "tau", "seeds", "out", "resume"}
@@ -218,9 +218,9 @@ def train_in_groups(
     """All runs of a stack, in groups that fit the memory of the device."""
     fitting = p.group or fitting_group(p.problem, p.method, p.plan, p.build, p.engine, p.view)
     group_size = p.processes.minimum(fitting)
-    progress = Progress(p, folders, group_size, say) if p.processes.is_leader else Queue()
+    progress = RunProgress(p, folders, group_size, say) if p.processes.is_leader else Queue()
     if p.processes.size > 1:
-        mine = progress.configs if isinstance(progress, Progress) else p.configs(group_size)
+        mine = progress.configs if isinstance(progress, RunProgress) else p.configs(group_size)
         refuse_different(p.processes, mine)
         progress.share(p.processes)
 
@@ -276,10 +276,10 @@ def naming_the_folder(folder: Path) -> Iterator[None]:
 
 def finish(p: Prepared, progress: Queue, i: int, experiment: Experiment, folder: Path) -> Result:
     def end() -> tuple[list[dict], dict[str, Any]]:
-        assert isinstance(progress, Progress)
+        assert isinstance(progress, RunProgress)
         rows = progress.writer.rows[i]
         summary = {"dataset": p.dataset.name}
-        summary |= summarise(experiment, p.plan, rows, p.draws[i], p.device, progress.seconds)
+        summary |= summarise_run(experiment, p.plan, rows, p.draws[i], p.device, progress.seconds)
         files.write_summary(folder, summary)
         if i == len(p.experiments) - 1:  # until then the stack goes on together
             progress.checkpoints.remove()
