@@ -325,8 +325,8 @@ def test_help_and_mistakes_load_nothing_heavy(here):
 def test_the_help_tells_the_classifiers_defaults():
     classifier = RobustClassifier()
     hints = {f.name: str(f) for f in fields(Audit)}
-    assert f"(default: {classifier.method})" in hints["method"]
-    assert f"(default: {classifier.epochs})" in hints["epochs"]
+    assert f"default={classifier.method!r}" in hints["method"]
+    assert f"default='{classifier.epochs}'" in hints["epochs"]
     assert not set(AUDIT_METHODS) & set(ELSEWHERE)
     assert Audit().noise_rate == classifier.noise_rate
 

@@ -1,63 +1,12 @@
-"""How the flags of a command look in its help, and how numbers are read from them."""
+"""How a flag looks in a help, as plain data: an experiment says it of its fields, and needs no command line."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
-
-import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
-
-KINDS: dict[Any, str] = {int: "whole number", float: "number"}
-REGISTRY = ConstructorRegistry()
+from dataclasses import dataclass
 
 
-def flag(metavar: str, default: str, text: str | None = None) -> Any:
-    """How a flag looks in the help whose default depends on the others, or whose choices are listed elsewhere."""
-    return tyro.conf.arg(metavar=metavar, help=text, help_behavior_hint=f"(default: {default})")
+@dataclass(frozen=True)
+class Flag:
+    """Of a flag whose default depends on the others, or whose choices are listed elsewhere."""
 
-
-@REGISTRY.primitive_rule
-def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Of a flag that is a number or one of a few words, such as auto; None is a default, which nobody types.
-
-    A word that is neither is told so: tyro's own message would list Python's types.
-    """
-    types = set() if get_origin(info.type) is Literal else set(get_args(info.type)) or {info.type}
-    words = [word for one in types if get_origin(one) is Literal for word in get_args(one)]
-    kinds = {one for one in types if get_origin(one) is not Literal} - {NoneType}
-    if len(kinds) != 1 or kinds.isdisjoint(KINDS):
-        return None
-    kind = kinds.pop()
-
-    def read(given: Sequence[str]) -> Any:
-        if given[0] in words:
-            return given[0]
-        try:
-            return kind(given[0])
-        except ValueError:
-            raise ValueError(f"{given[0]!r} is no {' or '.join([KINDS[kind], *words])}.") from None
-
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=kind.__name__.upper(),
-        instance_from_str=read,
-        is_instance=lambda value: value is None or value in words or isinstance(value, (int, float)),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-@REGISTRY.primitive_rule
-def whole_numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Of a flag that takes several, such as --seeds; a word that is none is told as where one is wanted."""
-    if tuple[int, ...] not in (info.type, *get_args(info.type)):
-        return None
-    one = number(replace(info, type=int))
-    assert isinstance(one, PrimitiveConstructorSpec)
-    return replace(
-        one,
-        nargs="*",
-        instance_from_str=lambda given: tuple(one.instance_from_str([word]) for word in given),
-        is_instance=lambda value: value is None or isinstance(value, tuple),
-        str_from_instance=lambda values: list(map(str, values or ["None"])),
-    )
+    metavar: str
+    default: str
+    text: str | None = None  # else the docstring of the field

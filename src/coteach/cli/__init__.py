@@ -19,10 +19,10 @@ from coteach import __version__
 from coteach.cli.audit import AUDIT_EXAMPLES, Audit, audit_command
 from coteach.cli.data import DATA_EXAMPLES, Data, data_command
 from coteach.cli.demo import DEMO_EXAMPLES, Demo, demo_command
+from coteach.cli.parsing import REGISTRY, describe_flags
 from coteach.cli.report import REPORT_EXAMPLES, Report, report_command
 from coteach.cli.reproduce import REPRODUCE_EXAMPLES, Reproduce, reproduce_command
 from coteach.cli.run import RUN_EXAMPLES, run_command
-from coteach.flags import REGISTRY
 from coteach.paper.running import LOCAL_RAY
 from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
 from coteach.signals import handled_between_steps
@@ -50,6 +50,8 @@ CARRIED_OUT_BY = {
     Audit: audit_command,
     Data: data_command,
 }
+for each in CARRIED_OUT_BY:
+    describe_flags(each)
 
 # What to type: examples below each help, where the eye is when the rest has scrolled by. At most 80 columns.
 EXAMPLES = {

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coteach import names
-from coteach.flags import flag
+from coteach.flags import Flag
 from coteach.runs.experiment import is_whole
 from coteach.runs.folder import claim_folder
 from coteach.terminal import console, progress_bars
@@ -56,41 +56,41 @@ LONG_TRAINING = 3600.0  # seconds
 class Audit:
     """Find the labels of your own images, table or arrays that are probably wrong."""
 
-    images: Annotated[Path | None, flag("DIR", "none; give this, --table or --npz")] = None
+    images: Annotated[Path | None, Flag("DIR", "none; give this, --table or --npz")] = None
     """Your data, if they are images: a folder with one folder of them for each class."""
-    table: Annotated[Path | None, flag("FILE", "none")] = None
+    table: Annotated[Path | None, Flag("FILE", "none")] = None
     """Your data, if they are a table: .csv, .tsv or .parquet; needs --label."""
-    npz: Annotated[Path | None, flag("FILE", "none")] = None
+    npz: Annotated[Path | None, Flag("FILE", "none")] = None
     """Your data, if they are numbers, such as embeddings: a NumPy file with the arrays x and y, and maybe ids."""
-    label: Annotated[str | None, flag("COL", "none")] = None
+    label: Annotated[str | None, Flag("COL", "none")] = None
     """Column of the table with the labels."""
-    text: Annotated[str | None, flag("COL", "none")] = None
+    text: Annotated[str | None, Flag("COL", "none")] = None
     """Column of the table with texts."""
-    id: Annotated[str | None, flag("COL", "the row's number")] = None
+    id: Annotated[str | None, Flag("COL", "the row's number")] = None
     """Column of the table that names the rows in all files written."""
-    ignore: Annotated[tuple[str, ...], flag("COL [COL ...]", "none")] = ()
+    ignore: Annotated[tuple[str, ...], Flag("COL [COL ...]", "none")] = ()
     """Columns of the table to leave out, such as one that was made from the label."""
-    size: Annotated[int, flag("N", "32")] = 32
+    size: Annotated[int, Flag("N", "32")] = 32
     """Width and height to which images are brought, in pixels."""
-    method: Annotated[str | None, flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
-    loss: Annotated[str | None, flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSSES))] = None
-    module: Annotated[str | None, flag("NAME", "one that fits the samples")] = None
+    method: Annotated[str | None, Flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
+    loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSSES))] = None
+    module: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
     """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
-    epochs: Annotated[int | None, flag("N", "20")] = None
+    epochs: Annotated[int | None, Flag("N", "20")] = None
     """Epochs: how often every sample is learnt from."""
-    noise_rate: Annotated[float | Literal["auto"], flag("X", "auto")] = "auto"
+    noise_rate: Annotated[float | Literal["auto"], Flag("X", "auto")] = "auto"
     """Share of wrong labels if you know it, such as 0.1; auto estimates it, which takes two thirds of the time."""
     keep_per_class: bool = False
     """Trust the same share of each class: for classes of very different sizes."""
-    share: Annotated[float | None, flag("X", "the noise rate")] = None
+    share: Annotated[float | None, Flag("X", "the noise rate")] = None
     """Share of the samples to list as suspects, from 0 to 1."""
-    device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
+    device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
-    seed: Annotated[int, flag("N", "0")] = 0
+    seed: Annotated[int, Flag("N", "0")] = 0
     """The same seed gives the same files, on the same machine."""
-    out: Annotated[Path | None, flag("PATH", "runs/audit, numbered if taken")] = None
+    out: Annotated[Path | None, Flag("PATH", "runs/audit, numbered if taken")] = None
     """Folder to write; must be new or empty. With --apply the folder of the audit."""
-    apply: Annotated[Path | None, flag("FILE", "none")] = None
+    apply: Annotated[Path | None, Flag("FILE", "none")] = None
     """Train nothing: take the decisions that the review page exported, and write corrected.csv beside it."""
 
     @property

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from coteach import data
-from coteach.flags import flag
+from coteach.flags import Flag
 from coteach.terminal import console
 
 DATA_EXAMPLES = """
@@ -27,9 +27,9 @@ examples:
 class Data:
     """List the data sets, say which are there, and fetch the ones named."""
 
-    names: Annotated[tuple[str, ...], tyro.conf.Positional, flag("[NAME ...]", "none")] = ()
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, Flag("[NAME ...]", "none")] = ()
     """Data sets to load, downloading what is missing; without a name they are only listed."""
-    data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
+    data_dir: Annotated[Path | None, Flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
     """Folder with the published data files."""
 
 

@@ -9,7 +9,7 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from coteach.cli.run import progress_note
-from coteach.flags import flag
+from coteach.flags import Flag
 from coteach.names import METHOD_FACTS
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
@@ -36,11 +36,11 @@ VARIANTS = {name: Experiment(method=name) for name, facts in METHOD_FACTS.items(
 class Demo:
     """Compare all methods on handwritten digits, of whose labels about half are wrong."""
 
-    out: Annotated[Path | None, flag("PATH", "runs/demo, numbered if taken")] = None
+    out: Annotated[Path | None, Flag("PATH", "runs/demo, numbered if taken")] = None
     """Folder to write; must be new or empty."""
-    seeds: Annotated[tuple[int, ...], flag("N [N ...]", "1 2 3")] = (1, 2, 3)
+    seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1 2 3")] = (1, 2, 3)
     """Seeds of the networks and of the batches, one run each."""
-    epochs: Annotated[int | None, flag("N", "50")] = None
+    epochs: Annotated[int | None, Flag("N", "50")] = None
     """Epochs: how often every sample is learnt from."""
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from coteach.files import write_atomically
-from coteach.flags import flag
+from coteach.flags import Flag
 from coteach.names import MEASURES, check_name
 from coteach.paper.presets import preset_names
 from coteach.terminal import console
@@ -33,14 +33,14 @@ PANELS_HELP = f"Curves of the runs to draw with --figures, below each other: {',
 class Report:
     """Show runs on one page that works offline and in print, or write figures for a paper."""
 
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, flag("[RUN ...]", "none")] = ()
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, Flag("[RUN ...]", "none")] = ()
     """Run folders, or folders with runs in them; with --figures also names as `coteach reproduce` lists them."""
     open: bool = False
     """Open the page in the browser."""
     figures: bool = False
     """Write SVG, PDF and PNG instead: the curves of the runs, and tables, or the paper's figures as measured."""
-    panels: Annotated[tuple[str, ...], flag("NAME [NAME ...]", "test_accuracy label_precision", PANELS_HELP)] = ()
-    out: Annotated[Path | None, flag("PATH", "report.html, in the folder of a single run; figures")] = None
+    panels: Annotated[tuple[str, ...], Flag("NAME [NAME ...]", "test_accuracy label_precision", PANELS_HELP)] = ()
+    out: Annotated[Path | None, Flag("PATH", "report.html, in the folder of a single run; figures")] = None
     """File to write, or with --figures the folder."""
     results: Path = Path("results")
     """Folder of what `coteach reproduce` measured, for --figures."""

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from coteach.cli.run import progress_note
-from coteach.flags import flag
+from coteach.flags import Flag
 from coteach.paper import compare
 from coteach.paper.compare import Comparison
 from coteach.paper.measured import in_folder, path_of, preset_records, read_cell, taken_over
@@ -38,13 +38,13 @@ MARKS = "✓ nearer than the bar, or else than the larger spread over seeds; ✗
 class Reproduce:
     """Measure a figure or table of the paper, and set it beside the known numbers."""
 
-    name: Annotated[str | None, tyro.conf.Positional, flag("[NAME]", "none")] = None
+    name: Annotated[str | None, tyro.conf.Positional, Flag("[NAME]", "none")] = None
     """Figure or table to measure, as far as it is missing; without a name they are only listed."""
-    seeds: Annotated[tuple[int, ...] | None, flag("N [N ...]", "as many as the figure or table has")] = None
+    seeds: Annotated[tuple[int, ...] | None, Flag("N [N ...]", "as many as the figure or table has")] = None
     """Seeds of the networks and of the batches, one run each; seeds measured before stay."""
-    epochs: Annotated[int | None, flag("N", "the paper's")] = None
+    epochs: Annotated[int | None, Flag("N", "the paper's")] = None
     """Epochs; the files of another number of epochs have other names."""
-    cells: Annotated[str | None, flag("TEXT", "all")] = None
+    cells: Annotated[str | None, Flag("TEXT", "all")] = None
     """Measure only cells that have this in their names, such as coteaching_plus or pair-0.45."""
     all: bool = False
     """Measure also the cells and seeds that are left for when there is time."""
@@ -52,13 +52,13 @@ class Reproduce:
     """Train nothing: draw the figure and the tables of what was measured."""
     out: Path = Path("results")
     """Folder of the results; what is in it is not measured again."""
-    device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
+    device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
-    processes: Annotated[str | None, flag("{N,auto}", "this one; auto: one for each GPU, or core")] = None
+    processes: Annotated[str | None, Flag("{N,auto}", "this one; auto: one for each GPU, or core")] = None
     """Processes that share the work, in turn on the GPUs there are, or with one thread each."""
-    ray: Annotated[str | None, flag("[ADDRESS]", "none; without an address, a Ray of this machine")] = None
+    ray: Annotated[str | None, Flag("[ADDRESS]", "none; without an address, a Ray of this machine")] = None
     """Share the work out over the machines of a Ray cluster."""
-    data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
+    data_dir: Annotated[Path | None, Flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
     """Folder with the published data files."""
 
 

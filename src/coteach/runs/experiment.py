@@ -13,7 +13,7 @@ from coteach import names
 from coteach.checks import check_warmup_loss, is_whole, plain_number
 from coteach.data import DATASETS
 from coteach.fidelity import Fidelity, parse
-from coteach.flags import flag
+from coteach.flags import Flag
 from coteach.networks import NETWORKS
 from coteach.plan import Plan
 from coteach.runs.recipes import Recipe, recipe
@@ -47,74 +47,74 @@ class Experiment:
     ('digits', 0.45, 5)
     """
 
-    dataset: Annotated[str, flag("NAME", "digits")] = "digits"
+    dataset: Annotated[str, Flag("NAME", "digits")] = "digits"
     """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, news, tiny-imagenet or openset-…"""
-    method: Annotated[str, flag("NAME", "coteaching_plus", METHOD_HELP)] = "coteaching_plus"
-    loss: Annotated[str | None, flag("NAME", "the method's own", LOSS_HELP)] = None
+    method: Annotated[str, Flag("NAME", "coteaching_plus", METHOD_HELP)] = "coteaching_plus"
+    loss: Annotated[str | None, Flag("NAME", "the method's own", LOSS_HELP)] = None
     fidelity: str = "paper"
     """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
-    noise: Annotated[str | None, flag("NAME", "symmetric; none on your own data and openset-…", NOISE_HELP)] = None
-    rate: Annotated[float | None, flag("X", "0.2; 0.4 of the images for openset-…")] = None
+    noise: Annotated[str | None, Flag("NAME", "symmetric; none on your own data and openset-…", NOISE_HELP)] = None
+    rate: Annotated[float | None, Flag("X", "0.2; 0.4 of the images for openset-…")] = None
     """Share of labels to flip, from 0 to below 1."""
-    matrix: Annotated[Path | None, flag("PATH", "none")] = None
+    matrix: Annotated[Path | None, Flag("PATH", "none")] = None
     """Text file with a row-stochastic matrix Q, for noise matrix."""
-    noise_seed: Annotated[int, flag("N", "0")] = 0
+    noise_seed: Annotated[int, Flag("N", "0")] = 0
     """Seed of the noise, apart from the networks'."""
-    noise_stream: Annotated[names.Streams, flag("{1.16,1.17}", "1.16")] = "1.16"
+    noise_stream: Annotated[names.Streams, Flag("{1.16,1.17}", "1.16")] = "1.16"
     """NumPy whose draws flip labels: 1.16, as in results/ and most likely for the authors (2.5 draws so again), or
     1.17 (to 2.4), which drew other pair noise."""
-    tau: Annotated[float | None, flag("X", "the true one")] = None
+    tau: Annotated[float | None, Flag("X", "the true one")] = None
     """Noise rate that the method is told, from 0 to below 1."""
-    seeds: Annotated[tuple[int, ...], flag("N [N ...]", "1")] = (1,)
+    seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1")] = (1,)
     """Seeds of the networks and of the batches, one run each."""
-    epochs: Annotated[int | None, flag("N", "200; 100 for openset-…, 50 for digits")] = None
+    epochs: Annotated[int | None, Flag("N", "200; 100 for openset-…, 50 for digits")] = None
     """Epochs: how often every sample is learnt from."""
-    batch_size: Annotated[int | None, flag("N", "128; 64 for digits")] = None
+    batch_size: Annotated[int | None, Flag("N", "128; 64 for digits")] = None
     """Samples of a mini-batch."""
-    steps_per_epoch: Annotated[int | None, flag("N", "as many as the samples fill")] = None
+    steps_per_epoch: Annotated[int | None, Flag("N", "as many as the samples fill")] = None
     """Mini-batches of an epoch at most."""
-    warmup: Annotated[int | None, flag("N", "the data set's in the paper's appendix")] = None
+    warmup: Annotated[int | None, Flag("N", "the data set's in the paper's appendix")] = None
     """Epochs before disagreement counts, or the loss of any rule changes from --warmup-loss to --loss."""
-    warmup_loss: Annotated[str | None, flag("NAME", "that of the other epochs")] = None
+    warmup_loss: Annotated[str | None, Flag("NAME", "that of the other epochs")] = None
     """Loss of the warm-up, if another: cross_entropy learns fast, a bounded --loss then stays robust."""
-    ramp: Annotated[int | None, flag("N", "10")] = None
+    ramp: Annotated[int | None, Flag("N", "10")] = None
     """E_k, the epochs over which λ falls to 1 - τ."""
-    keep_type: Annotated[Literal[1, 2] | None, flag("{1,2}", "1; 2 for openset-…")] = None
+    keep_type: Annotated[Literal[1, 2] | None, Flag("{1,2}", "1; 2 for openset-…")] = None
     """λ of type 1 (stays) or 2 (goes on falling)."""
     keep_per_class: bool = False
     """Keep that share of each given class, not of all samples together: for classes of very different sizes."""
-    estimate_epochs: Annotated[int | None, flag("N", "as many as the second has")] = None
+    estimate_epochs: Annotated[int | None, Flag("N", "as many as the second has")] = None
     """Epochs of f_correction's first training, from which it estimates how labels flip."""
-    joint_weight: Annotated[float | None, flag("X", "0.9; 0.85 for cifar100")] = None
+    joint_weight: Annotated[float | None, Flag("X", "0.9; 0.85 for cifar100")] = None
     """How much agreement counts in jocor's loss, from 0 to 1."""
-    network: Annotated[str | None, flag("NAME", "the paper's for the data set", ", ".join(NETWORKS) + ".")] = None
-    optimizer: Annotated[Literal["adam", "sgd"] | None, flag("{adam,sgd}", "adam; sgd for openset-…")] = None
+    network: Annotated[str | None, Flag("NAME", "the paper's for the data set", ", ".join(NETWORKS) + ".")] = None
+    optimizer: Annotated[Literal["adam", "sgd"] | None, Flag("{adam,sgd}", "adam; sgd for openset-…")] = None
     """Optimiser."""
-    lr: Annotated[float | None, flag("X", "0.001; 0.005 for digits, 0.01 for openset-…")] = None
+    lr: Annotated[float | None, Flag("X", "0.001; 0.005 for digits, 0.01 for openset-…")] = None
     """Learning rate at the start."""
-    decay_start: Annotated[int | None, flag("N", "80; 20 for digits, in two steps for openset-…")] = None
+    decay_start: Annotated[int | None, Flag("N", "80; 20 for digits, in two steps for openset-…")] = None
     """Epoch from which the learning rate falls to zero, in a straight line."""
-    device: Annotated[str, flag("NAME", "auto, a GPU if there is one")] = "auto"
+    device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
-    precision: Annotated[Precisions, flag("NAME", "tf32 for convolutions on a GPU, else float32")] = "auto"
+    precision: Annotated[Precisions, Flag("NAME", "tf32 for convolutions on a GPU, else float32")] = "auto"
     """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
     stack: Stacks = "auto"
     """All networks in one batched call, or one after the other; auto takes the faster."""
-    compile: Annotated[Literal["auto", "yes", "no"], flag("{yes,no}", "yes for a long training on a GPU")] = "auto"
+    compile: Annotated[Literal["auto", "yes", "no"], Flag("{yes,no}", "yes for a long training on a GPU")] = "auto"
     """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
-    group: Annotated[int | None, flag("N", "as many as fit into memory")] = None
+    group: Annotated[int | None, Flag("N", "as many as fit into memory")] = None
     """Runs that are trained at the same time."""
     ledger: bool = True
     """Keep what the networks thought of each training label, for `coteach report`: losses.jsonl and opinions/."""
     deterministic: bool = False
     """On a GPU: the same bytes every time, at some cost in speed."""
-    data_dir: Annotated[Path | None, flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
+    data_dir: Annotated[Path | None, Flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
     """Folder with the published data files."""
-    out: Annotated[Path | None, flag("PATH", "runs/DATASET-METHOD-NOISE-…")] = None
+    out: Annotated[Path | None, Flag("PATH", "runs/DATASET-METHOD-NOISE-…")] = None
     """Run folder to write; must be new or empty."""
-    resume: Annotated[Path | None, flag("PATH", "none")] = None
+    resume: Annotated[Path | None, Flag("PATH", "none")] = None
     """Folder of a run that was stopped, to go on with; its settings are taken from there."""
-    tensorboard: Annotated[Path | None, flag("[PATH]", "none; without a path, in the run folder")] = None
+    tensorboard: Annotated[Path | None, Flag("[PATH]", "none; without a path, in the run folder")] = None
     """Write the numbers of each epoch for TensorBoard, too."""
 
     def __post_init__(self) -> None:
