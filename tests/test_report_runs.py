@@ -13,7 +13,7 @@ from coteach.labels.ledger import suspects
 from coteach.noise import corrupt
 from coteach.report import losses, read
 from coteach.report.curves import curve
-from coteach.report.groups import TOLD, groups_of
+from coteach.report.groups import SHOWN_SETTINGS, groups_of
 from coteach.report.labels import believed, confusion, pair_counts, row_shares
 from coteach.report.read import find_runs, read_run
 from coteach.runs.experiment import Experiment
@@ -186,7 +186,7 @@ def test_a_name_can_tell_every_setting_that_decides_a_result():
     """A setting that is new is in the plan's or the title's words, or only about where and how fast a run is."""
     in_titles = {"dataset", "method", "noise", "rate", "seeds"}
     how = {"device", "stack", "compile", "group", "ledger", "data_dir", "out", "resume", "tensorboard"}
-    assert set(TOLD) == {f.name for f in fields(Experiment)} - in_titles - how
+    assert set(SHOWN_SETTINGS) == {f.name for f in fields(Experiment)} - in_titles - how
 
 
 def test_a_name_means_the_same_with_every_noise_of_a_data_set(tmp_path):

@@ -117,7 +117,7 @@ def no_interrupt_is_lost() -> Iterator[None]:
         sys.unraisablehook = usual
 
 
-def interrupt(signum: int) -> None:
+def interrupt(signum: signal.Signals) -> None:
     """Send the main thread a signal, so that it wakes from a call that waits."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, signum)

@@ -53,7 +53,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FinishedRun:
     """What a run left in its folder."""
 
     rows: list[dict]
@@ -75,7 +75,7 @@ def demo_command(demo: Demo) -> None:
         bars = Bars(progress, todo)
         for variant in in_processes(train_variant, todo, bars.show):
             bars.finish(variant)
-    cells = {v.label: [read_outcome(e.out) for e in v.experiments if e.out] for v in todo}
+    cells = {v.label: [read_finished(e.out) for e in v.experiments if e.out] for v in todo}
     console.print(results_table(cells, len(seeds), min(10, todo[0].experiments[0].plan().epochs)))
     if epochs is not None and epochs < ENOUGH:
         console.print(
@@ -159,13 +159,13 @@ def train_variant(variant: Variant, send: Send) -> None:
     )
 
 
-def read_outcome(folder: Path) -> Outcome:
-    return Outcome(
+def read_finished(folder: Path) -> FinishedRun:
+    return FinishedRun(
         files.read_rows(folder / "metrics.jsonl"), json.loads((folder / "summary.json").read_text("utf-8"))
     )
 
 
-def results_table(cells: dict[str, list[Outcome]], n_seeds: int, last: int = 10) -> Table:
+def results_table(cells: dict[str, list[FinishedRun]], n_seeds: int, last: int = 10) -> Table:
     grid = Table(
         title=f"digits: test accuracy (%) over the last {last} epochs, mean ± std of {plural(n_seeds)},\n"
         "and label precision: the share (%) of right labels among those learnt from",

@@ -24,7 +24,7 @@ examples:
   coteach report runs/demo --figures --panels test_accuracy disagreement
 """
 
-PAGE = "report.html"
+PAGE_NAME = "report.html"
 USUAL_PANELS = ("test_accuracy", "label_precision")
 PANELS_HELP = f"Curves of the runs to draw with --figures, below each other: {', '.join(MEASURES)}."
 
@@ -64,17 +64,17 @@ def report_command(report: Report) -> None:
     if report.figures:
         write_figures(report)
     else:
-        write_page(report)
+        write_report_page(report)
 
 
-def write_page(report: Report) -> None:
+def write_report_page(report: Report) -> None:
     from coteach.report.page import report_page
     from coteach.report.read import read_run
 
-    folders = found(report.runs)
+    folders = find_finished(report.runs)
     alone = len(folders) == 1 and (Path(report.runs[0]) / "config.toml").exists()
-    path = report.out or (folders[0] / PAGE if alone else Path(PAGE))
-    refuse_what_is_not_ours(path)
+    path = report.out or (folders[0] / PAGE_NAME if alone else Path(PAGE_NAME))
+    refuse_other_page(path)
     page = report_page([read_run(folder) for folder in folders])
     try:
         write_atomically(path, page)
@@ -85,7 +85,7 @@ def write_page(report: Report) -> None:
         console.print("no browser was found: open the file in one.", markup=False)
 
 
-def found(places: tuple[str, ...]) -> list[Path]:
+def find_finished(places: tuple[str, ...]) -> list[Path]:
     from coteach.report.read import find_runs
 
     folders, unfinished = find_runs(places)
@@ -97,7 +97,7 @@ def found(places: tuple[str, ...]) -> list[Path]:
     return folders
 
 
-def refuse_what_is_not_ours(path: Path) -> None:
+def refuse_other_page(path: Path) -> None:
     from coteach.report.page import GENERATOR
 
     if not path.exists():
@@ -116,7 +116,7 @@ def write_figures(report: Report) -> None:
     places = tuple(name for name in report.runs if name not in presets)
     if report.panels and not places:
         raise ValueError("--panels is for the curves of runs, and none is named: the paper's figures have theirs.")
-    folders = found(places) if places else []
+    folders = find_finished(places) if places else []
     folder = report.out or Path("figures")
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -22,12 +22,14 @@ from coteach.figures import (
 )
 from coteach.names import LOSSES, MEASURES, METHOD_FACTS, METHOD_LABELS
 
-Records = list[dict[str, Any]]
+CellRecords = list[dict[str, Any]]
 
 AS_DOTS = {"ablation"}  # presets with more methods than lines can be told apart
 
 
-def preset_figures(records: Records, folder: Path, stem: str, formats: tuple[str, ...] = ("svg",)) -> list[Path]:
+def preset_figures(
+    records: CellRecords, folder: Path, stem: str, formats: tuple[str, ...] = ("svg",)
+) -> list[Path]:
     """Write `stem`.svg, or several whose names begin so, in each of the formats."""
 
     def in_all(name: str) -> list[Path]:
@@ -47,7 +49,7 @@ def preset_figures(records: Records, folder: Path, stem: str, formats: tuple[str
     return paths
 
 
-def by_panel(records: Records) -> tuple[list[str], list[str], dict[tuple[str, str], dict[str, dict]]]:
+def by_panel(records: CellRecords) -> tuple[list[str], list[str], dict[tuple[str, str], dict[str, dict]]]:
     """Names of the rows and columns of panels, and each panel's records by label."""
     splits = split_by(records)
     shared = set.intersection(*(set(record["row"].split(", ")[1:]) for record in records))
@@ -65,7 +67,7 @@ def by_panel(records: Records) -> tuple[list[str], list[str], dict[tuple[str, st
     return rows, columns, panels
 
 
-def split_by(records: Records) -> list[str]:
+def split_by(records: CellRecords) -> list[str]:
     """What goes into panels of its own: several data sets, networks of one method, readings of all methods."""
     found = [record["summary"] for record in records]
     networks: dict[tuple, set] = {}
@@ -85,7 +87,7 @@ def noise_of(s: dict[str, Any]) -> str:
 # ---- curves ---------------------------------------------------------------------------------------------------
 
 
-def draw_curves(records: Records, paths: list[Path]) -> None:
+def draw_curves(records: CellRecords, paths: list[Path]) -> None:
     rows, columns, panels = by_panel(records)
     show = records[0]["show"]
     measures = [show, "label_precision"] if show == "test_accuracy" else [show]
@@ -111,10 +113,10 @@ def seed_curves(record: dict[str, Any], measure: str) -> np.ndarray:
     return np.array([run[:n_epochs] for run in runs], dtype=float)
 
 
-def in_time(records: Records) -> dict[str, Records]:
+def in_time(records: CellRecords) -> dict[str, CellRecords]:
     """By data set, what shows when a loss should begin: Co-teaching with the authors' loss from the start, after a
     warm-up, and not at all, beside their Co-teaching+."""
-    found: dict[str, Records] = {}
+    found: dict[str, CellRecords] = {}
     for record in records:
         s = record["summary"]
         theirs = s["method"] == "coteaching_plus" and s["loss"] is None
@@ -124,7 +126,7 @@ def in_time(records: Records) -> dict[str, Records]:
     return {name: some for name, some in found.items() if any(r["summary"].get("warmup_loss") for r in some)}
 
 
-def draw_times(records: Records, paths: list[Path]) -> None:
+def draw_times(records: CellRecords, paths: list[Path]) -> None:
     """Small panels under one legend, so that it can be read where a page makes it narrow."""
     columns = list(dict.fromkeys(record["column"] for record in records))
     styles = line_styles(
@@ -179,7 +181,7 @@ BLOCK_TITLES = {
 }
 
 
-def blocks(records: Records) -> dict[tuple[str, str], list[Dot]]:
+def blocks(records: CellRecords) -> dict[tuple[str, str], list[Dot]]:
     """What is compared with each other, on one data set; Co-teaching+ as its authors run it is in every block."""
     found: dict[str, list[Dot]] = {"losses": [], "switches": [], "keep": []}
     for record in records:

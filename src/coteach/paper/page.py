@@ -7,16 +7,16 @@ from typing import Any
 
 from coteach.names import MEASURES
 from coteach.paper.compare import compared, markdown, sources
-from coteach.paper.figures import Records, preset_figures
+from coteach.paper.figures import CellRecords, preset_figures
 from coteach.paper.presets import asked_for
 
 FAR_OFF = 3.0  # points from the median: a seed this far off is told, with all others of its cell
 NEAR_CHANCE = 1.5  # times the accuracy of guessing: the run has learnt nothing
 
-Text = Callable[[dict[str, Any]], str]
+CellText = Callable[[dict[str, Any]], str]
 
 
-def write_preset_page(name: str, epochs: int | None, records: Records, folder: Path) -> list[Path]:
+def write_preset_page(name: str, epochs: int | None, records: CellRecords, folder: Path) -> list[Path]:
     """The page and its figures; those of another number of epochs have other names, and leave the page alone."""
     suffix = "" if epochs is None else f"-epochs-{epochs}"
     figures = preset_figures(records, folder, name + suffix)
@@ -25,7 +25,7 @@ def write_preset_page(name: str, epochs: int | None, records: Records, folder: P
     return [path, *figures]
 
 
-def page_lines(name: str, epochs: int | None, records: Records, figures: list[Path]) -> Iterator[str]:
+def page_lines(name: str, epochs: int | None, records: CellRecords, figures: list[Path]) -> Iterator[str]:
     yield f"# {records[0]['title']}\n"
     yield f"`{command_for(name, epochs, records)}`, {cells_measured(name, epochs, records)}.\n"
     for note in dict.fromkeys(r["data"]["note"] for r in records if r["data"]["note"]):
@@ -57,7 +57,7 @@ def page_lines(name: str, epochs: int | None, records: Records, figures: list[Pa
     yield from (f"- {text}" for text in costs(records))
 
 
-def command_for(name: str, epochs: int | None, records: Records) -> str:
+def command_for(name: str, epochs: int | None, records: CellRecords) -> str:
     """What measures these cells; read off them, for they may come from several calls."""
     first = {cell.hash: cell.seeds for cell in asked_for(name, None, epochs)}
     then = {cell.hash: cell.seeds for cell in asked_for(name, None, epochs, then=True)}
@@ -73,7 +73,7 @@ def command_for(name: str, epochs: int | None, records: Records) -> str:
     return " ".join(words + (["--all"] if more else []))
 
 
-def cells_measured(name: str, epochs: int | None, records: Records) -> str:
+def cells_measured(name: str, epochs: int | None, records: CellRecords) -> str:
     have = {r["hash"] for r in records}
     first = {cell.hash for cell in asked_for(name, None, epochs)}
     text = f"{len(have & first)} of {len(first)} cells"
@@ -81,7 +81,7 @@ def cells_measured(name: str, epochs: int | None, records: Records) -> str:
     return text + (f", and {len(have - first)} of {later} that `--all` adds" if later else "")
 
 
-def tables(records: Records, text: Text) -> Iterator[str]:
+def tables(records: CellRecords, text: CellText) -> Iterator[str]:
     """A table for each data set: rows and columns as the preset has them."""
     for dataset in dict.fromkeys(r["summary"]["dataset"] for r in records):
         some = [r for r in records if r["summary"]["dataset"] == dataset]
@@ -131,7 +131,7 @@ def each_seed(record: dict[str, Any]) -> str:
     )
 
 
-def costs(records: Records) -> list[str]:
+def costs(records: CellRecords) -> list[str]:
     """The time of all runs by hardware, stacks shared out to their runs."""
     seconds: dict[tuple[str, str], list[float]] = {}
     for run in (run for record in records for run in record["runs"]):

@@ -9,7 +9,7 @@ from coteach.report.read import Run
 from coteach.runs.experiment import OWN, Experiment
 
 # Settings that a name may have to tell, in this order, with words for values that do not speak for themselves.
-TOLD = {
+SHOWN_SETTINGS = {
     "loss": "",
     "warmup_loss": "warm-up with ",
     "fidelity": "",
@@ -33,7 +33,7 @@ TOLD = {
     "precision": "",
     "deterministic": "deterministic ",
 }
-USUAL = Experiment()
+DEFAULTS = Experiment()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +64,10 @@ def groups_of(runs: list[Run]) -> list[Group]:
 
 def groups_on(data: str, runs: list[Run]) -> Iterator[Group]:
     """Of one data set, a group for each noise."""
-    first, *others = (told_of(run.experiment) for run in runs)
+    first, *others = (unusual_settings(run.experiment) for run in runs)
     common = {name: text for name, text in first.items() if all(other.get(name) == text for other in others)}
     for noise in dict.fromkeys(map(noise_words, runs)):
-        yield Group(data, noise, named([run for run in runs if noise_words(run) == noise], common), common)
+        yield Group(data, noise, named_runs([run for run in runs if noise_words(run) == noise], common), common)
 
 
 def sha256_of(run: Run) -> str:
@@ -85,34 +85,37 @@ def noise_words(run: Run) -> str:
     return f"{kind} {100 * rate:.4g} %" if isinstance(rate, float) else kind
 
 
-def named(runs: list[Run], common: dict[str, str]) -> dict[str, Run]:
+def named_runs(runs: list[Run], common: dict[str, str]) -> dict[str, Run]:
     """By method and whatever is not common, in the order of the paper's tables."""
     names = [
         ", ".join(
-            [method_label(run), *(text for name, text in told_of(run.experiment).items() if name not in common)]
+            [
+                method_label(run),
+                *(text for name, text in unusual_settings(run.experiment).items() if name not in common),
+            ]
         )
         for run in runs
     ]
     names = distinct(names, [run.folder.name for run in runs])
     names = distinct(names, [str(i) for i in range(1, len(names) + 1)])
-    return dict(sorted(zip(names, runs, strict=True), key=lambda pair: place_of(pair[1])))
+    return dict(sorted(zip(names, runs, strict=True), key=lambda pair: method_order(pair[1])))
 
 
 def method_label(run: Run) -> str:
     return METHOD_LABELS.get(run.experiment.method, run.experiment.method)
 
 
-def place_of(run: Run) -> int:
+def method_order(run: Run) -> int:
     methods = list(METHOD_LABELS)
     return methods.index(run.experiment.method) if run.experiment.method in METHOD_LABELS else len(methods)
 
 
-def told_of(experiment: Experiment) -> dict[str, str]:
+def unusual_settings(experiment: Experiment) -> dict[str, str]:
     """The settings that are not usual, each in words."""
     found = {}
-    for name, words in TOLD.items():
+    for name, words in SHOWN_SETTINGS.items():
         value: Any = getattr(experiment, name)
-        if value != getattr(USUAL, name):
+        if value != getattr(DEFAULTS, name):
             found[name] = f"{words}{value}".removesuffix(" True")
     return found
 

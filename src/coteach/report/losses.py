@@ -98,7 +98,7 @@ def wrong_is_larger(frame: Frame) -> float:
 # ---- drawing --------------------------------------------------------------------------------------------------
 
 
-class Text(NamedTuple):
+class SvgText(NamedTuple):
     """A word of a drawing; `anchor` is a class of the page's style: start, middle or end."""
 
     anchor: str
@@ -111,7 +111,7 @@ class CutMark(NamedTuple):
     """Two strokes across a bar that is cut off, and what it holds beside it."""
 
     strokes: str
-    text: Text
+    text: SvgText
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Histogram:
     bars: dict[str, str]  # class → path
     cuts: list[CutMark]
     axes: str
-    texts: list[Text]
+    texts: list[SvgText]
 
 
 def histogram(frame: Frame, truth_known: bool) -> Histogram:
@@ -166,15 +166,15 @@ def cut_mark(place: int, words: str) -> CutMark:
     x, width = WIDTH * place / LOSS_BINS, WIDTH / LOSS_BINS
     strokes = f"M{x - 3:.1f} {6 - CUT}l{width + 6:.1f} -4m0 5l{-width - 6:.1f} 4"
     at, anchor = (x + width + 6, "start") if place == 0 else (x - 6, "end")
-    return CutMark(strokes, Text(anchor, at, 11 - CUT, words))
+    return CutMark(strokes, SvgText(anchor, at, 11 - CUT, words))
 
 
-def axis_texts(top: float) -> list[Text]:
+def axis_texts(top: float) -> list[SvgText]:
     """Below the losses, on the left the shares."""
     below = [("middle", x_of(tick), words) for tick, words in TICKS.items() if words]
     below += [("start", 0.0, f"< {LOSS_EDGES[1]:.2g}"), ("end", float(WIDTH), f"≥ {LOSS_EDGES[-2]:.2g}")]
-    beside = [Text("end", -7, y + 4, words) for y, words in ((0, percentage(top)), (HEIGHT, "0"))]
-    return [Text(anchor, x, HEIGHT + 16, words) for anchor, x, words in below] + beside
+    beside = [SvgText("end", -7, y + 4, words) for y, words in ((0, percentage(top)), (HEIGHT, "0"))]
+    return [SvgText(anchor, x, HEIGHT + 16, words) for anchor, x, words in below] + beside
 
 
 def x_of(loss: float) -> float:

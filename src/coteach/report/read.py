@@ -106,7 +106,7 @@ def read_run(folder: Path) -> Run:
     config = read_config(folder)
     experiment = experiment_of(config["experiment"], folder / "config.toml")
     finished = (folder / "summary.json").exists()
-    rows = read_table(folder / "metrics.jsonl", ROW, torn=not finished)
+    rows = read_checked_rows(folder / "metrics.jsonl", ROW, torn=not finished)
     summary = read_summary(folder / "summary.json") if finished else None
     if summary is not None and not rows:
         raise ValueError(f"{folder / 'metrics.jsonl'} is damaged: the run is finished, but no epoch is in it.")
@@ -158,13 +158,13 @@ def is_counts(value: Any) -> bool:
     return isinstance(value, dict) and all(map(is_count, value.values()))
 
 
-def is_text(value: Any) -> bool:
+def is_string(value: Any) -> bool:
     return isinstance(value, str)
 
 
-Table = dict[str, Callable[[Any], bool]]
+FieldChecks = dict[str, Callable[[Any], bool]]
 
-ROW: Table = {
+ROW: FieldChecks = {
     "seed": is_count,
     "epoch": is_count,
     "test_accuracy": is_numbers,
@@ -174,28 +174,28 @@ ROW: Table = {
     "keep_rate": is_known_number,
     "events": is_counts,
 }
-SUMMARY: Table = {
+SUMMARY: FieldChecks = {
     "mean": is_number,
     "std": is_known_number,
     "max": is_number,
     "ensemble": is_number,
     "label_precision": is_known_number,
-    "noise": is_text,
+    "noise": is_string,
     "rate": is_known_number,
     "realised_rate": is_known_number,
     "epochs": is_count,
     "seeds": is_numbers,
     "seconds": is_number,
-    "hardware": is_text,
-    "torch": is_text,
+    "hardware": is_string,
+    "torch": is_string,
 }
 
 
-def read_table(path: Path, table: Table, torn: bool = False) -> list[dict[str, Any]]:
+def read_checked_rows(path: Path, table: FieldChecks, torn: bool = False) -> list[dict[str, Any]]:
     """The rows of a file of JSON lines; a last one that is not whole is left out of a `torn` file."""
     rows = read_rows(path, torn)
     for number, row in enumerate(rows, 1):
-        check(path, f"line {number}", row, table)
+        check_fields(path, f"line {number}", row, table)
     return rows
 
 
@@ -204,11 +204,11 @@ def read_summary(path: Path) -> dict[str, Any]:
         summary = json.loads(regular_file(path).read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: it must be JSON.") from error
-    check(path, "it", summary, SUMMARY)
+    check_fields(path, "it", summary, SUMMARY)
     return summary
 
 
-def check(path: Path, where: str, found: Any, table: Table) -> None:
+def check_fields(path: Path, where: str, found: Any, table: FieldChecks) -> None:
     wrong = [name for name, sound in table.items() if not (isinstance(found, dict) and sound(found.get(name)))]
     if wrong:
         raise ValueError(f"{path} is damaged: {where} has no sound {wrong[0]}.")
