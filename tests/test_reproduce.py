@@ -28,7 +28,7 @@ TINY = {
 ALONE = f"""
 import sys
 from coteach.paper import presets
-presets.read = lambda: {{"tiny": {TINY!r}}}
+presets.preset_tables = lambda: {{"tiny": {TINY!r}}}
 from coteach.cli import main
 try:
     main(["reproduce", *sys.argv[1:]])
