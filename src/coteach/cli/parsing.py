@@ -10,7 +10,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from coteach.flags import Flag
 
-KINDS: dict[Any, str] = {int: "whole number", float: "number"}
+NUMBER_WORDS: dict[Any, str] = {int: "whole number", float: "number"}
 REGISTRY = ConstructorRegistry()
 
 
@@ -33,7 +33,7 @@ def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     types = set() if get_origin(info.type) is Literal else set(get_args(info.type)) or {info.type}
     words = [word for one in types if get_origin(one) is Literal for word in get_args(one)]
     kinds = {one for one in types if get_origin(one) is not Literal} - {NoneType}
-    if len(kinds) != 1 or kinds.isdisjoint(KINDS):
+    if len(kinds) != 1 or kinds.isdisjoint(NUMBER_WORDS):
         return None
     kind = kinds.pop()
 
@@ -43,7 +43,7 @@ def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
         try:
             return kind(given[0])
         except ValueError:
-            raise ValueError(f"{given[0]!r} is no {' or '.join([KINDS[kind], *words])}.") from None
+            raise ValueError(f"{given[0]!r} is no {' or '.join([NUMBER_WORDS[kind], *words])}.") from None
 
     return PrimitiveConstructorSpec(
         nargs=1,
