@@ -181,11 +181,11 @@ def opened(uri: str) -> Image.Image:
 @pytest.mark.parametrize("side, width", [(40, 40), (1000, 640)])
 def test_each_suspect_has_its_own_small_picture(side, width, tmp_path, monkeypatch):
     monkeypatch.setattr(review, "PICTURES_PER_BLOCK", 4)  # so that there are several blocks
-    findings = with_pictures(tmp_path / "pictures", ["a", "b"], 200, 30, side)
+    findings = with_pictures(tmp_path / "pictures", ["a", "b"], 60, 12, side)
     page = write_audit(findings, tmp_path)
     assert facts_of(page)["pictures"] == 4
     pictures = pictures_of(page)
-    assert len(pictures) == 30
+    assert len(pictures) == 12
     for picture, i in zip(pictures, findings.suspects.index, strict=True):
         assert picture is not None
         assert picture.size == (width, width // 2)
@@ -212,7 +212,7 @@ def test_few_suspects_have_large_pictures(n, side, tmp_path, monkeypatch):
 
 
 def test_pictures_are_smaller_where_large_ones_have_no_room(tmp_path, monkeypatch):
-    findings = with_pictures(tmp_path / "pictures", ["a", "b"], 30, 10, 1000)
+    findings = with_pictures(tmp_path / "pictures", ["a", "b"], 12, 4, 1000)
     large = images.thumbnails(findings.samples, findings.suspects.index)
     assert large is not None
     monkeypatch.setattr(images, "MOST_PICTURE_CHARACTERS", sum(len(uri or "") for uri in large) - 1)
