@@ -46,7 +46,7 @@ try:
     main(sys.argv[1:])
 except SystemExit as stop:
     print("code", stop.code)
-print("heavy", [name for name in ("torch", "sklearn", "matplotlib", "scipy", "pooch") if name in sys.modules])
+print("heavy", [name for name in ("torch", "numpy", "sklearn", "matplotlib", "scipy", "pooch") if name in sys.modules])
 """
 
 

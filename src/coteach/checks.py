@@ -1,16 +1,17 @@
-"""Checks of what users hand in, and errors in a line; NumPy only, so that importing it stays cheap."""
+"""Checks of what users hand in, and errors in a line; NumPy is loaded when it is needed, for `--help`."""
 
 from numbers import Integral, Real
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from coteach.names import WITHOUT_WARMUP
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ENCODE = "encode them first (for instance with sklearn.preprocessing.LabelEncoder)"
 
 
-def check_labels(y: Any, n_classes: int | None = None) -> np.ndarray:
+def check_labels(y: Any, n_classes: int | None = None) -> "np.ndarray":
     """Return labels as int64 of shape (M,), or raise a ValueError that says what to mend.
 
     Parameters
@@ -31,7 +32,7 @@ def check_labels(y: Any, n_classes: int | None = None) -> np.ndarray:
     top = "C-1" if n_classes is None else str(n_classes - 1)
     if labels.dtype.kind not in "iu":
         raise ValueError(_not_integers(labels, top))
-    integers = labels.astype(np.int64)  # an unsigned number too large for it becomes negative
+    integers = labels.astype("int64")  # an unsigned number too large for it becomes negative
     wrong = integers < 0
     if n_classes is not None:
         wrong |= integers >= n_classes
@@ -51,7 +52,9 @@ def check_same_length(x: Any, y: Any, what: str = "") -> None:
         )
 
 
-def _as_array(y: Any) -> np.ndarray:
+def _as_array(y: Any) -> "np.ndarray":
+    import numpy as np
+
     if hasattr(y, "detach"):  # a torch tensor, perhaps on another device or of a type that NumPy lacks
         y = y.detach().cpu()
         y = (y.double() if y.is_floating_point() else y).numpy()
@@ -61,7 +64,7 @@ def _as_array(y: Any) -> np.ndarray:
         raise ValueError(f"labels must be a flat array with one label per sample: {ENCODE}.") from ragged
 
 
-def _not_integers(labels: np.ndarray, top: str) -> str:
+def _not_integers(labels: "np.ndarray", top: str) -> str:
     """Say which label is no integer; a missing one first, because encoding would not mend it."""
     values = labels.tolist()
     for position, label in enumerate(values):
@@ -91,19 +94,21 @@ def one_line(error: Exception) -> str:
 
 
 def check_rate(rate: Any) -> float:
-    if not isinstance(rate, (int, float, np.integer, np.floating)) or not 0 <= rate < 1:
+    if not isinstance(rate, Real) or not 0 <= rate < 1:
         raise ValueError(f"the noise rate is {rate!r}: give a number from 0 to below 1.")
     return float(rate)
 
 
 def check_n_classes(n_classes: Any) -> int:
-    if not isinstance(n_classes, (int, np.integer)) or n_classes < 2:
+    if not isinstance(n_classes, Integral) or n_classes < 2:
         raise ValueError(f"the number of classes is {n_classes!r}: noise needs an integer of 2 or more.")
     return int(n_classes)
 
 
-def random_state(seed: Any) -> np.random.RandomState:
-    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+def random_state(seed: Any) -> "np.random.RandomState":
+    import numpy as np
+
+    if not isinstance(seed, Integral) or not 0 <= seed < 2**32:
         raise ValueError(f"the noise seed is {seed!r}: give an integer from 0 to 2**32 - 1.")
     return np.random.RandomState(int(seed))
 
