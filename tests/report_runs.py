@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from coteach.metrics import LOSS_BINS
+from coteach.names import LOSS_BINS
 from coteach.noise import Noise, corrupt
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment

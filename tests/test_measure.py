@@ -18,9 +18,9 @@ from coteach.engine.batches import half_views, same_view
 from coteach.engine.records import Choice, Records
 from coteach.engine.stack import Stack
 from coteach.measure import count, evaluate, loss_histograms
-from coteach.metrics import LOSS_BINS, LOSS_EDGES, last_ten
-from coteach.names import EVENTS
+from coteach.names import EVENTS, LOSS_BINS, LOSS_EDGES
 from coteach.rules import Batch
+from coteach.runs.folder import last_ten
 
 FEATURES, CLASSES = 4, 3
 

@@ -17,8 +17,8 @@ from coteach import cli
 from coteach.cli import run as command
 from coteach.engine import Engine
 from coteach.engine.precision import Precision
-from coteach.engine.state import State, fill
-from coteach.engine.training import state_of
+from coteach.engine.stack import fill
+from coteach.engine.training import State, state_of
 from coteach.methods import METHODS
 from coteach.runs import checkpoint
 from coteach.runs import folder as files

@@ -20,8 +20,7 @@ from coteach.engine.records import Records
 from coteach.engine.stack import Stack
 from coteach.engine.stream import Stream, chunks
 from coteach.engine.training import Epoch, Training
-from coteach.metrics import LOSS_BINS, LOSS_EDGES
-from coteach.names import EVENTS
+from coteach.names import EVENTS, LOSS_BINS, LOSS_EDGES
 from coteach.rules import Rule, all_of, rounded
 
 

@@ -154,3 +154,10 @@ def check_name(what: str, name: str, names: Iterable[str]) -> None:
         raise ValueError(f"method {name!r} is only for `coteach run`, because {reason}: choose one of {choice}.")
     if name not in names:
         raise ValueError(f"there is no {what} {name!r}{nearest(name, names)}: choose one of {', '.join(names)}.")
+
+
+# ---- histograms of losses -------------------------------------------------------------------------------------
+
+PER_DECADE = 8  # bins of the histograms of losses
+LOSS_EDGES = [10 ** (i / PER_DECADE) for i in range(-4 * PER_DECADE, 3 * PER_DECADE // 2 + 1)]  # 0.0001 to 31.6
+LOSS_BINS = len(LOSS_EDGES) - 1  # the first has what is smaller too, the last what is larger

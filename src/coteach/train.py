@@ -17,10 +17,9 @@ from coteach.engine.batches import View, half_views, same_view
 from coteach.engine.clock import Clock
 from coteach.engine.distributed import ONE_PROCESS, Processes
 from coteach.engine.records import Choice
-from coteach.engine.state import State
 from coteach.engine.steps import Captured
 from coteach.engine.stream import closing_streams
-from coteach.engine.training import Epoch, Problem, Training, restore, start
+from coteach.engine.training import Epoch, Problem, State, Training, restore, start
 from coteach.losses import forward_corrected, transition_from_posteriors
 from coteach.measure import posteriors
 from coteach.methods import Method, Phase

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from coteach.engine.clock import Clock
-from coteach.engine.stack import Stack
-from coteach.engine.state import Tensors, fill
+from coteach.engine.stack import Stack, Tensors, fill
 from coteach.engine.steps import Compiler, uncompiled
 from coteach.plan import Plan
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from coteach.engine.batches import Batches
-from coteach.engine.state import Tensors, fill
+from coteach.engine.stack import Tensors, fill
 
 UNLIKELY = 1e-6
 

@@ -5,7 +5,7 @@ state has the same layout either way, so nothing else in the library knows which
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -15,7 +15,6 @@ from torch.func import functional_call, vmap
 from coteach import draws
 from coteach.engine.pooling import pool_convolutions
 from coteach.engine.precision import Precision, pad_convolutions, unpad_convolutions
-from coteach.engine.state import Tensors, fill
 from coteach.engine.steps import Compiler, side_by_side, uncompiled
 
 # Modules that a batched matrix product or an element-wise kernel serves at full speed. A stacked convolution
@@ -24,6 +23,22 @@ BATCHES_WELL = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Softsign, nn.Flatten, nn.
 
 # Numbers to a multiple of which each parameter begins on a GPU: its kernels are faster on aligned addresses.
 ALIGNMENT = 32
+
+
+Tensors = Mapping[str, Tensor]
+
+
+@torch.no_grad()
+def fill(live: Tensors, saved: Tensors) -> None:
+    """Copy what was saved into the tensors that are in use, where captured steps and views look for it."""
+    if live.keys() != saved.keys():
+        raise ValueError(f"the state has {', '.join(sorted(live.keys() ^ saved.keys()))} too many or too few.")
+    for name, tensor in live.items():
+        if tensor.shape != saved[name].shape or tensor.dtype != saved[name].dtype:
+            raise ValueError(
+                f"the state's {name} has shape {tuple(saved[name].shape)}, not {tuple(tensor.shape)}."
+            )
+        tensor.copy_(saved[name])
 
 
 class Stack:

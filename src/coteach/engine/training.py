@@ -17,8 +17,7 @@ from coteach.engine.clock import Clock
 from coteach.engine.distributed import ONE_PROCESS, Processes, SharedStack
 from coteach.engine.optimisers import Optimiser, new_optimiser
 from coteach.engine.records import Choice, Ledger, Records
-from coteach.engine.stack import Stack
-from coteach.engine.state import Tensors
+from coteach.engine.stack import Stack, Tensors
 from coteach.engine.stream import Stream, batches_of
 from coteach.methods import Phase
 from coteach.plan import Plan
@@ -140,6 +139,15 @@ def start(
 
 
 # ---- stopping and going on ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a training stood when an epoch had ended."""
+
+    phase: int  # counted from 0
+    epoch: int
+    tensors: Tensors
 
 
 def state_of(training: Training) -> dict[str, Tensor]:

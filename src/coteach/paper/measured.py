@@ -113,7 +113,7 @@ def measurement(folder: Path, dataset: "Dataset", runs_in_stack: int, commit: st
 
 def numbers_of_seed(seed: int, rows: list[dict]) -> dict[str, Any]:
     """The numbers of one run, in per cent over its last ten epochs, and its curves as shares."""
-    from coteach.metrics import last_ten
+    from coteach.runs.folder import last_ten
 
     mine = [row for row in rows if row["seed"] == seed]
     last = mine[-10:]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coteach.metrics import LOSS_BINS, LOSS_EDGES
+from coteach.names import LOSS_BINS, LOSS_EDGES
 from coteach.report.read import Run
 
 MOST_FRAMES, KEY_FRAMES = 24, 6  # epochs that can be looked at, and those of them that are printed

@@ -15,7 +15,7 @@ from safetensors.numpy import load
 
 from coteach.checks import is_whole
 from coteach.files import regular_file
-from coteach.metrics import LOSS_BINS
+from coteach.names import LOSS_BINS
 from coteach.noise.record import Noise
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import read_config, read_rows

@@ -15,7 +15,8 @@ from typing import Any
 
 from coteach.engine import Engine
 from coteach.engine.setup import Setup
-from coteach.engine.state import State, Tensors
+from coteach.engine.stack import Tensors
+from coteach.engine.training import State
 from coteach.files import read_tensors, tensors_as_bytes, write_atomically
 from coteach.runs import folder as files
 from coteach.runs.folder import NotResumable

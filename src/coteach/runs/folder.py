@@ -143,6 +143,12 @@ def read_rows(path: Path, torn: bool = False) -> list[dict]:
         raise ValueError(f"{path} is damaged: it must have a row of JSON on each line.") from error
 
 
+def last_ten(rows: list[dict]) -> tuple[float, float]:
+    """Mean and maximum over the last ten epochs of the networks' mean test accuracy, as the paper's tables."""
+    means = [sum(row["test_accuracy"]) / len(row["test_accuracy"]) for row in rows[-10:]]
+    return sum(means) / len(means), max(means)
+
+
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     write_atomically(folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 

@@ -11,11 +11,9 @@ from safetensors.torch import load, save
 
 from coteach.engine.distributed import Processes
 from coteach.engine.setup import hardware
-from coteach.engine.state import State
-from coteach.engine.training import Epoch, Training, state_of
+from coteach.engine.training import Epoch, State, Training, state_of
 from coteach.files import remove_unfinished, write_atomically
 from coteach.measure import loss_histograms
-from coteach.metrics import last_ten
 from coteach.names import EVENTS
 from coteach.networks.models import weights_of
 from coteach.noise import Noise
@@ -23,6 +21,7 @@ from coteach.plan import Plan
 from coteach.runs import checkpoint
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
+from coteach.runs.folder import last_ten
 from coteach.runs.prepare import Prepared
 
 
