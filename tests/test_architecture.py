@@ -81,7 +81,7 @@ def test_a_name_is_defined_once():
 @pytest.mark.parametrize(
     "code, absent",
     [
-        ("import coteach; coteach.RobustClassifier", ("tyro", "rich", "matplotlib", "coteach.runs", "coteach.cli")),
+        ("import coteach; coteach.RobustClassifier", ("tyro", "rich", "matplotlib", "coteach.runs")),
         ("import coteach; coteach.run", ("tyro", "rich", "matplotlib", "coteach.classifier", "coteach.cli")),
         ("import coteach.cli", ("torch", "sklearn", "matplotlib")),
         ("import coteach.rules, coteach.train", ("tyro", "rich", "coteach.runs", "coteach.classifier")),

@@ -32,7 +32,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from sklearn.neighbors import LocalOutlierFactor
 from torch import Tensor, nn
 
 from coteach import rules
@@ -93,6 +92,8 @@ def classes(y_M: np.ndarray) -> list[np.ndarray]:
 
 def local_outliers(x_MF: np.ndarray, neighbours: int, contamination: float) -> tuple[np.ndarray, np.ndarray]:
     """Score (1 for an inlier, else 0) and negative local outlier factor of the samples of one class."""
+    from sklearn.neighbors import LocalOutlierFactor  # not above: every run would wait a second for it
+
     finite_M = np.isfinite(x_MF).all(1)
     score_M, factor_M = finite_M.astype(float), np.where(finite_M, -1.0, -np.inf)
     # float64: in a class that has been drawn together, distances are as small as float32's round-off
