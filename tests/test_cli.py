@@ -46,7 +46,8 @@ try:
     main(sys.argv[1:])
 except SystemExit as stop:
     print("code", stop.code)
-print("heavy", [name for name in ("torch", "numpy", "sklearn", "matplotlib", "scipy", "pooch") if name in sys.modules])
+heavy = ("torch", "numpy", "sklearn", "matplotlib", "scipy", "pooch")
+print("heavy", [name for name in heavy if name in sys.modules])
 """
 
 
