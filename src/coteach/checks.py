@@ -94,13 +94,13 @@ def one_line(error: Exception) -> str:
 
 
 def check_rate(rate: Any) -> float:
-    if not isinstance(rate, Real) or not 0 <= rate < 1:
+    if not isinstance(rate, Real) or not 0 <= float(rate) < 1:
         raise ValueError(f"the noise rate is {rate!r}: give a number from 0 to below 1.")
     return float(rate)
 
 
 def check_n_classes(n_classes: Any) -> int:
-    if not isinstance(n_classes, Integral) or n_classes < 2:
+    if not isinstance(n_classes, Integral) or int(n_classes) < 2:
         raise ValueError(f"the number of classes is {n_classes!r}: noise needs an integer of 2 or more.")
     return int(n_classes)
 
@@ -108,7 +108,7 @@ def check_n_classes(n_classes: Any) -> int:
 def random_state(seed: Any) -> "np.random.RandomState":
     import numpy as np
 
-    if not isinstance(seed, Integral) or not 0 <= seed < 2**32:
+    if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**32:
         raise ValueError(f"the noise seed is {seed!r}: give an integer from 0 to 2**32 - 1.")
     return np.random.RandomState(int(seed))
 
