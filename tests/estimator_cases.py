@@ -4,10 +4,10 @@ import numpy as np
 from torch import nn
 
 from coteach import METHODS, RobustClassifier
-from coteach.classifier import ELSEWHERE
+from coteach.names import ONLY_IN_RUNS
 
 PAIRS = [name for name, method in METHODS.items() if method.networks == 2]
-TRAINABLE = [name for name in METHODS if name not in ELSEWHERE]
+TRAINABLE = [name for name in METHODS if name not in ONLY_IN_RUNS]
 
 
 def quick(method="coteaching", **options) -> RobustClassifier:

@@ -16,10 +16,10 @@ from sklearn.datasets import make_classification
 from coteach import RobustClassifier
 from coteach.audit.judge import HIGH_NOISE_RATE, judge, note_on_high_estimate
 from coteach.audit.samples import FEWEST, LabelledSamples, Skipped, usable
-from coteach.classifier import ELSEWHERE
 from coteach.cli import main
 from coteach.cli.audit import AUDIT_METHODS, Audit
 from coteach.files import as_csv
+from coteach.names import ONLY_IN_RUNS
 
 NPZ = Path("data.npz")
 FILES = [
@@ -327,7 +327,7 @@ def test_the_help_tells_the_classifiers_defaults():
     hints = {f.name: str(f) for f in fields(Audit)}
     assert f"default={classifier.method!r}" in hints["method"]
     assert f"default='{classifier.epochs}'" in hints["epochs"]
-    assert not set(AUDIT_METHODS) & set(ELSEWHERE)
+    assert not set(AUDIT_METHODS) & set(ONLY_IN_RUNS)
     assert Audit().noise_rate == classifier.noise_rate
 
 

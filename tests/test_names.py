@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coteach import names
-from coteach.names import ELSEWHERE, check_name, nearest
+from coteach.names import ONLY_IN_RUNS, check_name, nearest
 
 REGISTRIES = [names.METHODS, names.NOISES, names.LOSSES]
 
@@ -65,10 +65,12 @@ def test_the_beginning_or_the_initials_of_a_name_come_before_what_is_spelt_alike
     assert nearest(wrong, registry) == f" (did you mean {right!r}?)"
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", ONLY_IN_RUNS)
 def test_a_method_that_is_elsewhere_is_said_to_be_there(name):
     check_name("method", name, names.METHODS)
-    with pytest.raises(ValueError, match=f"method '{name}' is only for `coteach run`, because {ELSEWHERE[name]}:"):
+    with pytest.raises(
+        ValueError, match=f"method '{name}' is only for `coteach run`, because {ONLY_IN_RUNS[name]}:"
+    ):
         check_name("method", name, ["coteaching"])
     with pytest.raises(ValueError, match="there is no network"):
         check_name("network", name, ["mlp"])

@@ -74,7 +74,7 @@ METHOD_FACTS = {
 METHODS = {name: facts.meaning for name, facts in METHOD_FACTS.items()}  # `register_method` adds to them
 METHOD_LABELS = {name: facts.label for name, facts in METHOD_FACTS.items()}
 WITHOUT_WARMUP = [name for name, facts in METHOD_FACTS.items() if not facts.has_warmup]
-ELSEWHERE = {name: facts.only_in_runs for name, facts in METHOD_FACTS.items() if facts.only_in_runs}
+ONLY_IN_RUNS = {name: facts.only_in_runs for name, facts in METHOD_FACTS.items() if facts.only_in_runs}
 
 Streams = Literal["1.16", "1.17"]  # the NumPy whose random numbers flip labels
 NOISES = {
@@ -149,8 +149,8 @@ def initials(name: str) -> str:
 def check_name(what: str, name: str, names: Iterable[str]) -> None:
     """Raise a ValueError that names the nearest, and all there are."""
     names = tuple(names)
-    if what == "method" and name not in names and str(name) in ELSEWHERE:
-        reason, choice = ELSEWHERE[str(name)], ", ".join(names)
+    if what == "method" and name not in names and str(name) in ONLY_IN_RUNS:
+        reason, choice = ONLY_IN_RUNS[str(name)], ", ".join(names)
         raise ValueError(f"method {name!r} is only for `coteach run`, because {reason}: choose one of {choice}.")
     if name not in names:
         raise ValueError(f"there is no {what} {name!r}{nearest(name, names)}: choose one of {', '.join(names)}.")

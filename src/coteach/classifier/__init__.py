@@ -1,6 +1,5 @@
 """For people with labels of their own: scikit-learn's contract over the methods of this library."""
 
 from coteach.classifier.classifier import RobustClassifier
-from coteach.names import ELSEWHERE
 
-__all__ = ["ELSEWHERE", "RobustClassifier"]
+__all__ = ["RobustClassifier"]

@@ -43,7 +43,7 @@ It first tells what it read and how long it will take. It writes suspects.csv
 decide by looking), and the trained model. Your own files stay as they are.
 """
 
-AUDIT_METHODS = {name: what for name, what in names.METHODS.items() if name not in names.ELSEWHERE}
+AUDIT_METHODS = {name: what for name, what in names.METHODS.items() if name not in names.ONLY_IN_RUNS}
 LOSS_DEFAULT = "cross_entropy, then softmax_twice; of another method its own"
 TABLE_SUFFIXES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
 DEFAULT_FOLDER = Path("runs/audit")

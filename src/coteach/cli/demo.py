@@ -109,7 +109,7 @@ class Bars:
 
         self.progress = progress
         self.epochs = {variant.label: n_epochs(variant.experiments[0]) for variant in todo}
-        self.whole = progress.add_task("all methods", total=sum(self.epochs.values()), note="")
+        self.overall = progress.add_task("all methods", total=sum(self.epochs.values()), note="")
         self.at_work: dict[str, TaskID] = {}
         self.notes: dict[str, str] = {}  # each sentence once, with the first method that said it
 
@@ -121,7 +121,7 @@ class Bars:
         if label not in self.at_work:
             self.at_work[label] = self.progress.add_task(label, total=self.epochs[label], note="")
         self.progress.update(self.at_work[label], advance=1, note=text)
-        self.progress.advance(self.whole)
+        self.progress.advance(self.overall)
 
     def finish(self, variant: Variant) -> None:
         self.progress.remove_task(self.at_work.pop(variant.label))

@@ -110,15 +110,15 @@ def train_missing(asked: Reproduce, name: str) -> None:
     try:
         with progress_bars() as bars:
             task = bars.add_task(name, total=None, note="")
-            told: set[str] = set()
+            said: set[str] = set()
 
             def show(p: MeasuringProgress) -> None:
                 method = p.label.partition(" (")[0]
                 bars.update(task, completed=p.done, total=p.total, description=method, note=progress_note(p))
 
             def say(line: str) -> None:
-                if line not in told:  # every stack would say it again
-                    told.add(line)
+                if line not in said:  # every stack would say it again
+                    said.add(line)
                     bars.console.print(f"note: {line}", markup=False)
 
             reproduce(

@@ -120,7 +120,7 @@ def in_time(records: CellRecords) -> dict[str, CellRecords]:
     for record in records:
         s = record["summary"]
         theirs = s["method"] == "coteaching_plus" and s["loss"] is None
-        as_usual = s["fidelity"] == "authors" and not keep_told(s)
+        as_usual = s["fidelity"] == "authors" and not keep_is_set(s)
         if as_usual and (theirs or (s["method"] == "coteaching" and s["loss"] in (None, "softmax_twice"))):
             found.setdefault(s["dataset"], []).append(record)
     return {name: some for name, some in found.items() if any(r["summary"].get("warmup_loss") for r in some)}
@@ -147,7 +147,7 @@ def draw_times(records: CellRecords, paths: list[Path]) -> None:
     save(figure, paths, f"{when}.\nCo-teaching+ as its authors run it. {spread}.")
 
 
-def keep_told(s: dict[str, Any]) -> bool:
+def keep_is_set(s: dict[str, Any]) -> bool:
     """Whether how much to keep was said, not left to the paper."""
     return s["keep_type"] is not None or s["tau"] is not None
 
@@ -186,18 +186,18 @@ def blocks(records: CellRecords) -> dict[tuple[str, str], list[Dot]]:
     found: dict[str, list[Dot]] = {"losses": [], "switches": [], "keep": []}
     for record in records:
         s = record["summary"]
-        told = keep_told(s)
+        keep_set = keep_is_set(s)
         as_authors = s["fidelity"] == "authors"
         as_others = s["fidelity"] == reading_on(s["dataset"])
         plus = s["method"] == "coteaching_plus" and s["loss"] is None
-        if as_others and not told:
+        if as_others and not keep_set:
             found["losses"].append(Dot(loss_of(record), METHOD_LABELS[s["method"]], record))
-        if plus and not told:
+        if plus and not keep_set:
             found["switches"].append(Dot("", s["fidelity"], record, s["fidelity"] in ("paper", "authors")))
-        if told or (plus and as_authors):
+        if keep_set or (plus and as_authors):
             off = 0.0 if s["tau"] is None else s["tau"] - s["rate"]
             label = f"τ {off:+.1f}" if round(off, 4) else "τ"
-            found["keep"].append(Dot(f"λ type {s['keep_type'] or 1}", label, record, not told))
+            found["keep"].append(Dot(f"λ type {s['keep_type'] or 1}", label, record, not keep_set))
     methods = [METHOD_LABELS[name] for name in COLOURS]
     found["losses"].sort(key=lambda dot: (loss_order(dot.heading), methods.index(dot.label)))
     found["switches"].sort(key=lambda dot: (dot.label == "authors", dot.label.startswith("authors")))

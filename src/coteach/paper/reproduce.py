@@ -172,16 +172,16 @@ class Measuring:
         forget_data()
 
     def do_all(self, pool: "Workers") -> None:
-        told = False
+        said = False
         while self.left:
             before = len(self.left)
             with closing(pool.do(train_stack, self.hand_out(), self.receive)) as done:
                 for job in done:
                     self.write(job)
             if len(self.left) == before:
-                if not told:
+                if not said:
                     self.say(f"another process is measuring the last {before} stacks: waiting for it")
-                told = True
+                said = True
                 time.sleep(WAIT)
 
     def hand_out(self) -> Iterator[StackJob]:

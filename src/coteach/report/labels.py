@@ -35,7 +35,7 @@ def row_shares(counts_CC: np.ndarray) -> np.ndarray:
     return np.divide(counts_CC, totals_C1, out=np.full(counts_CC.shape, np.nan), where=totals_C1 > 0)
 
 
-def doubted_share(run: Run) -> float:
+def suspect_share(run: Run) -> float:
     """The share of labels that are taken to be wrong: what the method was told, else what is so."""
     assert run.noise is not None
     tau = run.experiment.tau
@@ -49,7 +49,7 @@ def confusion(run: Run) -> np.ndarray:
     given_M, classes = run.noise.labels, len(run.noise.matrix)
     total_CC = np.zeros((classes, classes), int)
     for opinion in run.opinions.values():
-        true_M = believed(given_M, opinion.quality, opinion.suggested, doubted_share(run))
+        true_M = believed(given_M, opinion.quality, opinion.suggested, suspect_share(run))
         total_CC += pair_counts(given_M, true_M, classes)
     return total_CC
 
@@ -74,7 +74,7 @@ def flips_in_words(run: Run) -> str:
         return ""
     n = len(run.opinions)
     return (
-        f"The {100 * doubted_share(run):.3g} % of labels that the networks trusted least are taken for wrong, and "
+        f"The {100 * suspect_share(run):.3g} % of labels that the networks trusted least are taken for wrong, and "
         f"replaced by what they would rather have; counted over {n} seed{'s' * (n > 1)}."
     )
 
