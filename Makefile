@@ -6,7 +6,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint docs links bench format clean
+.PHONY: help demo test check soak lint docs links bench format clean
 
 INSTALLED := .venv/.installed
 SPHINX := .venv/bin/python -m sphinx -q -W --keep-going -c docs -d build/doctrees
@@ -17,8 +17,11 @@ help: ## list the targets
 demo: $(INSTALLED) ## compare all methods on handwritten digits with wrong labels (about a minute)
 	.venv/bin/coteach demo $(ARGS)
 
-test: $(INSTALLED) ## run the tests on WORKERS=2 processes (eight minutes)
+test: $(INSTALLED) ## run the quick tests on WORKERS=2 processes (under three minutes)
 	.venv/bin/python -m pytest -n $(WORKERS) -q $(ARGS)
+
+check: lint docs ## run everything that CI runs: lint, docs, quick and slow tests (eight minutes)
+	.venv/bin/python -m pytest -n $(WORKERS) -q -m "not soak" $(ARGS)
 
 soak: $(INSTALLED) ## run the tests that take too long for `make test` (ten minutes)
 	.venv/bin/python -m pytest -m soak -q $(ARGS)

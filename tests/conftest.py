@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 # Before torch and NumPy are imported: pytest-xdist already uses every core, and a sum over
@@ -28,6 +30,44 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+# ---- no test is slow without saying so ------------------------------------------------------------------------
+
+CPU_SECONDS = 1.5  # of a test that is not marked slow, on a machine that adds a million squares in …
+SQUARES_SECONDS = 0.08
+
+
+def cpu_seconds() -> float:
+    """Of this process, and of those it has started and seen the end of."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+@pytest.fixture(scope="session")
+def slowness() -> float:
+    """How many times slower this machine is; 1 of a faster one."""
+    started = time.process_time()
+    sum(i * i for i in range(1_000_000))
+    return max(1.0, (time.process_time() - started) / SQUARES_SECONDS)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fonts() -> None:
+    """The first figure on a new machine looks for them for seconds."""
+    from matplotlib import font_manager  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def quick_unless_marked(request: pytest.FixtureRequest, slowness: float) -> Iterator[None]:
+    started = cpu_seconds()
+    yield
+    spent = cpu_seconds() - started
+    if spent > CPU_SECONDS * slowness and not any(map(request.node.get_closest_marker, ("slow", "soak"))):
+        pytest.fail(f"it took {spent:.1f} s of CPU: make it cheaper, or mark it slow")
+
+
+# ---- what tests share -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -78,6 +78,7 @@ def test_a_name_is_defined_once():
     assert twice == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code, absent",
     [

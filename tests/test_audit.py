@@ -65,6 +65,7 @@ def refused(words: list[str], capsys) -> str:
     return message
 
 
+@pytest.mark.slow
 def test_the_wrong_labels_are_found_and_everything_is_written(npz, capsys):
     main(["audit", "--npz", "data.npz", "--noise-rate", "0.0667", "--epochs", "10", "--device", "cpu"])
     folder = npz.parent / "runs" / "audit"

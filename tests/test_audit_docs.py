@@ -35,6 +35,7 @@ def data(tmp_path, monkeypatch):
             csv.writer(file).writerows(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [line for line in COMMANDS if "--apply" not in line])
 def test_the_commands_work_as_they_stand(command, data):
     program, *words = command.split()

@@ -47,6 +47,7 @@ def case() -> Case:
 # ---- the command ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_json_is_one_list_with_the_contracts_keys(tmp_path):
     words = "--dataset digits --device cpu --runs 1 2 --epochs 1 --json"
     command = [sys.executable, BENCH, *words.split()]
@@ -88,6 +89,7 @@ def test_the_stack_is_as_it_was_asked_for(stack, monkeypatch, capsys):
     assert [line["batched"] for line in json.loads(capsys.readouterr().out)] == [stack == "batched"]
 
 
+@pytest.mark.slow
 def test_scaling_varies_samples_batch_size_and_runs_one_at_a_time(monkeypatch, capsys):
     monkeypatch.setattr(bench, "measured_rates", lambda device, precision: Rates(1e9, 1e9))
     monkeypatch.setattr(bench, "RUNS", {"cpu": (1, 2)})

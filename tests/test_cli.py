@@ -28,6 +28,7 @@ def shell(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     return subprocess.run([*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_contracts_command_writes_the_run_folder(tmp_path):
     words = "run --dataset digits --method coteaching_plus --noise pair --rate 0.45 --epochs 2 --seeds 1 2"
     done = shell(*words.split(), "--device", "cpu", "--out", "DIR", cwd=tmp_path)
@@ -187,6 +188,7 @@ def test_runs_without_out_are_numbered(tmp_path, monkeypatch, capsys):
     assert folders == ["digits-standard-symmetric-0.2-paper", "digits-standard-symmetric-0.2-paper-2"]
 
 
+@pytest.mark.slow
 def test_the_demo_ends_with_a_table_a_figure_and_its_folder(tmp_path):
     done = shell("demo", "--epochs", "2", "--seeds", "1", "2", "--out", "here", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -208,6 +210,7 @@ def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):
     assert "1,297 / 500 samples of 64, 10 classes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_terminated_demo_leaves_no_process_behind(tmp_path):
     command = [*COMMAND, "demo", "--epochs", "2000", "--seeds", "1", "--out", "here"]
     demo = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -193,6 +193,7 @@ def test_classes_left_out_of_imagenet32_are_counted():
 # ---- the paper's Table 5 on these stand-ins -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["openset", "openset-svhn", "openset-imagenet32"])
 def test_table_5_can_be_measured(name, folder, monkeypatch, batches, tmp_path):
     """From the files as published to a cell of every method, two of Iterative's rounds among them."""

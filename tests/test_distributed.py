@@ -64,6 +64,7 @@ def alone() -> dict[str, Tensor]:
     return distributed_work.all_trained(ONE_PROCESS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
 def test_every_method_picks_and_learns_the_same_in_any_number_of_processes(size, crew, alone, tmp_path):
     for code, _, words in crew(size, "fits", tmp_path):
@@ -174,6 +175,7 @@ def assert_same_run(mine: Path, theirs: Path, tolerance: float) -> None:
         torch.testing.assert_close(t, expected[name], rtol=tolerance, atol=tolerance, msg=name)
 
 
+@pytest.mark.slow
 def test_torchrun_writes_the_folder_of_one_process_and_a_killed_one_is_resumed(crew, tmp_path):
     whole = run(replace(DIGITS, out=tmp_path / "alone"), say=quiet).folder
     by_torchrun = subprocess.run(

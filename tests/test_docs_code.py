@@ -43,6 +43,7 @@ def commands(page: str) -> list[list[str]]:
 # ---- Python -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_stays_registered")
 @pytest.mark.parametrize("page", [page for page in HERE if blocks(page, "python")])
 def test_python_runs_as_it_stands(page, tmp_path, monkeypatch, capsys):

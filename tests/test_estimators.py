@@ -53,6 +53,7 @@ def test_every_method_learns_and_answers_in_the_users_labels(name, clouds):
     assert len(model.networks_) == METHODS[name].networks
 
 
+@pytest.mark.slow
 def test_it_beats_plain_training_where_two_fifths_of_the_labels_are_wrong():
     digits = load("digits")
     x, y, x_test, y_test = (
@@ -94,6 +95,7 @@ def test_inside_a_pipeline_and_a_cross_validation(clouds):
     assert (p.argmax(1) == y).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_in_processes_as_in_this_one(clouds):
     x, y = clouds
     one, two = (cross_val_predict(quick(), x, y, cv=2, method="predict_proba", n_jobs=n) for n in (1, 2))
@@ -142,6 +144,7 @@ def test_it_goes_through_joblib(clouds):
 # ---- modules --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_module_may_be_a_name_a_class_a_factory_or_an_instance(clouds):
     x, y = clouds
     for module, options in (

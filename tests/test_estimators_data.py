@@ -166,6 +166,7 @@ class Listed:
         return self.x[i] if self.y is None else (self.x[i], self.y[i])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_data_sets_are_the_same_as_their_arrays(stream, clouds):
     x, y = clouds[0].astype(np.float32), clouds[1]

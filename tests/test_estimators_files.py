@@ -64,6 +64,7 @@ def test_a_module_of_ones_own_is_handed_in_again(clouds, tmp_path):
         quick().save(path)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the noise rate is hardly known")  # after so few epochs
 def test_what_was_found_out_on_the_way_is_loaded(clouds, tmp_path):
     x, y = clouds

@@ -51,6 +51,7 @@ def test_suspects_are_mostly_wrong_and_the_truth_is_suggested():
         RobustClassifier().suspects()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, rate", [("none", None), ("symmetric", 0.4)])
 def test_an_unknown_noise_rate_is_estimated(kind, rate):
     x, y = load_digits(return_X_y=True)
@@ -79,6 +80,7 @@ def test_an_estimate_that_says_little_says_so(clouds):
     quick(noise_rate="auto").fit(*clouds)
 
 
+@pytest.mark.slow
 def test_a_high_estimate_from_few_labels_is_told_to_be_a_guess():
     """Four classes that overlap, every label right: what the networks get wrong looks like wrong labels."""
     x, y = make_classification(200, 12, n_informative=8, n_classes=4, class_sep=0.7, random_state=0)
@@ -109,6 +111,7 @@ def test_when_an_estimate_is_doubted(rate, n, tried, told):
 UNTOLD = RobustClassifier(epochs=4, lr=0.01, module__hidden=(32,))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the noise rate is hardly known")  # of ten samples, as it should
 @pytest.mark.filterwarnings(r"ignore:a noise rate of \d+% is a guess")
 @parametrize_with_checks([UNTOLD])  # pyrefly: ignore[missing-argument]
@@ -126,6 +129,7 @@ def few_digits(rate: float, kind: str = "symmetric", n: int = 900, seed: int = 0
     return x, noise.corrupt(y, kind, rate, 10, seed).labels, y
 
 
+@pytest.mark.slow
 def test_early_stopping_takes_the_best_epoch_on_noisy_labels():
     """Plain training learns wrong labels by heart: the longer, the worse."""
     x, given, y = few_digits(0.4)
@@ -237,6 +241,7 @@ def test_scikit_learns_checks_with_early_stopping(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, rate", [("symmetric", 0.3), ("pair", 0.45)])
 def test_clean_validation_labels_tell_the_rate(kind, rate):
     x, given, y = few_digits(rate, kind, n=1500)
@@ -261,6 +266,7 @@ def test_noisy_validation_labels_choose_among_rates():
 # ---- classes of different sizes -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_share_of_each_class_is_kept_when_asked_for():
     """Of a class that is mostly wrong, small losses over all samples keep next to nothing."""
     random = np.random.default_rng(0)

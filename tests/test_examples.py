@@ -104,6 +104,7 @@ def test_the_new_rule_leaves_out_the_largest_losses_and_the_easiest_tenth():
     assert picked[0].nonzero().flatten().tolist() == list(range(11, 38))
 
 
+@pytest.mark.slow
 def test_the_registry_tests_a_method_that_is_registered_before_collection():
     command = [sys.executable, "-m", "pytest", "-p", "new_rule", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
@@ -152,6 +153,7 @@ def test_names_that_are_taken_are_refused():
 # ---- a loop of one's own --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, options", [("own_loop", {"epochs": 20}), ("text_dicts", {"epochs": 12})])
 def test_picks_in_a_loop_of_ones_own_survive_wrong_labels(name, options):
     accuracy = example(name).main(**options)

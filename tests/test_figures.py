@@ -203,6 +203,7 @@ def boxes_of(figure) -> list[list]:
     return [[text.get_window_extent(renderer) for text in ax.texts] for ax in figure.axes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 3, 11])
 def test_every_line_has_its_name_at_its_end_and_no_name_covers_another_or_a_panel(n, figure, tmp_path):
     labels = list(VARIANTS)[:n]

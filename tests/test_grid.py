@@ -97,6 +97,7 @@ def die(out, *rounds):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_run_twice(tmp_path, whole):
     """In an epoch, between the summaries of a stack, between its cells' files, and before the first of them."""
     out = tmp_path / "out"
@@ -108,6 +109,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_run_twice(tmp_path,
     assert sorted(path.name for path in out.iterdir()) == ["epochs", "tiny"]
 
 
+@pytest.mark.slow
 def test_several_processes_share_the_work_and_go_on_with_that_of_the_dead(tmp_path, whole):
     out = tmp_path / "out"
     out.mkdir()
@@ -151,6 +153,7 @@ def test_what_was_begun_goes_on(tmp_path, whole):
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
 
 
+@pytest.mark.slow
 def test_what_was_begun_with_other_threads_goes_on_with_those(tmp_path):
     torch.set_num_threads(2)
     try:
@@ -273,6 +276,7 @@ def test_a_folder_that_goes_while_it_is_made_is_made_again(tmp_path, monkeypatch
 # ---- several processes, several machines ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_processes_come_to_the_same(tmp_path, whole):
     stopped(two_stacks(), tmp_path, at=2)
     epochs, said = measured_again(two_stacks(), tmp_path, processes=2)
@@ -282,6 +286,7 @@ def test_processes_come_to_the_same(tmp_path, whole):
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
 
 
+@pytest.mark.slow
 def test_ray_comes_to_the_same_and_brings_back_lost_workers(tmp_path, whole, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE))  # the workers find parallel_work there
     with parallel.connected(None) as there:

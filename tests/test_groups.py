@@ -16,6 +16,7 @@ from coteach.runs.run import in_groups, run
 from run_cases import crowded
 
 
+@pytest.mark.slow
 @given(runs=st.integers(1, 40), size=st.integers(1, 50), room=st.integers(1, 50))
 def test_every_run_is_trained_once_in_order_and_in_groups_that_fit(runs, size, room):
     begun, halved = [], []
@@ -84,6 +85,7 @@ def test_groups_change_nothing(tmp_path, dataset):
         whole.network(0, 9)
 
 
+@pytest.mark.slow
 def test_a_group_that_runs_out_of_memory_goes_on_in_halves(tmp_path, dataset, monkeypatch):
     """In the second training, when rows of the first are already written."""
     real, left = runner.fit, []

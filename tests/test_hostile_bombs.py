@@ -164,6 +164,7 @@ def cases() -> dict[str, tuple[Callable[[Path], Path], Reader]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are as Linux has them")
 def test_memory_and_time_are_bounded():
     source = Path(__file__).parents[1] / "src"

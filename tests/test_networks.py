@@ -276,7 +276,9 @@ def stacked(networks: list[nn.Module]):
     return params, buffers, torch.vmap(one)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if "resnet" in name else ()) for name in NETWORKS]
+)
 def test_stacked_equals_alone(name):
     """Outputs, gradients and running statistics of a step, then outputs in evaluation."""
     networks = [make(name, seed).double().train() for seed in (1, 2)]

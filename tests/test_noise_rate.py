@@ -235,6 +235,7 @@ def test_folds_must_fit():
         out_of_sample(x[:6], torch.arange(6), 10, digits_network, PLAN, folds=7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_rate_on_digits(cell):
     kind, rate, bar = CELLS[cell]

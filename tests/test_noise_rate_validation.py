@@ -96,6 +96,7 @@ def network() -> torch.nn.Module:
     return networks.build("mlp", shape=(64,), n_classes=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["mentornet", "standard"])
 def test_noisy_labels_choose_the_rate_that_serves_best(method):
     """Half of the labels are wrong: who leaves out none learns them by heart, who leaves out nearly all nothing.

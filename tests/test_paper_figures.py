@@ -31,6 +31,7 @@ def texts(path) -> set[str]:
     return {element.text or "" for element in ElementTree.parse(path).iter() if element.tag.endswith("}text")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist", "openset", "ablation"])
 def test_a_figure_is_small_and_the_same_bytes_each_time(name, tmp_path):
     pretend_all(name, tmp_path)
@@ -53,6 +54,7 @@ def test_a_figure_is_small_and_the_same_bytes_each_time(name, tmp_path):
     assert plt.get_fignums() == []
 
 
+@pytest.mark.slow
 def test_full_curves_of_200_epochs_stay_small(tmp_path):
     rng = np.random.default_rng(0)
     for cell in cells("news", then=True):
@@ -72,6 +74,7 @@ def test_curves_are_those_of_the_cells(axes_of, tmp_path):
     assert accuracy.get_title() == "pair 45 %"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, titles, n_lines",
     [
@@ -105,6 +108,7 @@ def test_a_line_has_the_same_look_in_every_panel(axes_of, tmp_path):
     assert len(set.union(*looks.values())) == len(looks)
 
 
+@pytest.mark.slow
 def test_when_a_loss_begins_is_shown_by_four_lines(axes_of, tmp_path):
     pretend_all("ablation", tmp_path)
     records = [r for r in preset_records("ablation", None, tmp_path) if r["summary"]["dataset"] == "cifar10"]
@@ -118,6 +122,7 @@ def test_when_a_loss_begins_is_shown_by_four_lines(axes_of, tmp_path):
     assert not any(told)
 
 
+@pytest.mark.slow
 def test_dots_show_mean_spread_and_every_seed_of_every_cell(tmp_path, axes_of):
     pretend_all("ablation", tmp_path)
     records = preset_records("ablation", None, tmp_path)

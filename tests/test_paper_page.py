@@ -53,6 +53,7 @@ def test_what_the_data_lack_is_said(tmp_path):
     assert "Data: vectors of spaCy." in page_of("news", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", preset_names())
 @pytest.mark.parametrize("then", [False, True])
 def test_the_command_is_read_off_the_cells(name, then, tmp_path):
@@ -71,6 +72,7 @@ def test_outdated_cells_and_those_of_other_epochs_are_not_on_the_page(tmp_path):
     assert len(preset_records("mnist", 5, tmp_path)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist", "ablation", "openset"])
 def test_the_terminals_tables_fit_into_100_columns_and_show_every_cell(name, tmp_path, monkeypatch):
     monkeypatch.setattr(console, "_width", 100)

@@ -34,6 +34,7 @@ def test_the_kernels_interpreted_are_torch():
     subprocess.run([sys.executable, TESTS / "pooling_cases.py"], env=environment, check=True)
 
 
+@pytest.mark.slow
 def test_the_operator_is_what_it_says_of_itself():
     """Its fake for the compiler, its gradient and its schema, as torch checks them."""
     x, w, b = pooling_cases.case(*pooling_cases.SHAPES[0])
@@ -176,6 +177,7 @@ def test_frozen_convolutions_are_pooled_too(frozen):
     torch.testing.assert_close(*outcomes)
 
 
+@pytest.mark.slow
 def test_the_compiler_takes_a_pooled_stack_as_a_whole():
     """A training would go on without it where it could not, and only be slower."""
     stack = Stack(lambda: SmallCNN(3), [1, 2], 2, batched=True, pooled=True)

@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[1] / "README.md"
 
 
+@pytest.mark.slow
 def test_the_readmes_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (lines,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)

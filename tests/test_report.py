@@ -54,6 +54,7 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(page, "panel_svg", lambda group, measure, prefix: Markup("<svg></svg>"))
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text_and_nothing_else(undrawn, tmp_path):
     def two_runs(place: Path, hostile: str) -> list[Path]:
         folders = [write_run(place / name, events={hostile: 1}) for name in (hostile.replace("/", "∕"), "other")]
@@ -105,6 +106,7 @@ def test_the_policy_lets_the_pages_own_script_and_style_run_and_nothing_else(und
     assert "innerHTML" not in page_file("report", "report.js")
 
 
+@pytest.mark.slow
 def test_the_page_asks_nobody_and_its_ids_are_its_own(tmp_path):
     folders = [write_run(tmp_path / "a"), write_run(tmp_path / "b", noise="symmetric")]
     page = page_of(*folders)
@@ -166,6 +168,7 @@ def test_what_is_not_known_is_not_pretended(undrawn, tmp_path):
     assert "Estimated flips" not in without
 
 
+@pytest.mark.slow
 def test_of_own_labels_nothing_is_told_that_nobody_knows(tmp_path):
     write_run(tmp_path / "own", dataset="own", noise="none", tau=0.2)
     write_run(tmp_path / "half", dataset="own", noise="none", tau=0.2, method="standard", reached=2)
@@ -195,6 +198,7 @@ def test_matrices_hold_the_numbers_or_where_classes_are_many_a_picture(undrawn, 
     assert "30 classes" in many
 
 
+@pytest.mark.slow
 def test_known_numbers_stand_beside_a_run_of_the_papers_settings_only(undrawn, tmp_path):
     cell = next(c for c in cells("mnist") if c.name == "coteaching-authors-symmetric-0.5")
     e = cell.experiment
@@ -288,6 +292,7 @@ def test_the_keep_rate_is_shown_of_the_methods_whose_rules_look_at_it(name):
 # ---- the command -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_page_of_one_run_lies_in_its_folder_and_of_several_here(undrawn, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("runs/a", "runs/b"):
@@ -366,6 +371,7 @@ print("heavy", [name for name in ("torch", "sklearn", "scipy", "pooch") if name 
 """
 
 
+@pytest.mark.slow
 def test_a_report_is_written_without_torch(tmp_path):
     write_run(tmp_path / "run", n_classes=30)
     words = [sys.executable, "-c", HEAVY, "report", "run"]

@@ -68,6 +68,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 def test_one_run_is_shown_at_a_time_and_chosen_by_mouse_keys_or_link(report):
     page = report()
     assert page.runs == NAMES[:1]

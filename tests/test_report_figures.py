@@ -43,6 +43,7 @@ def texts(path: str) -> set[str]:
 # ---- figures ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figures_of_runs_and_of_the_paper_in_all_formats(capsys):
     write_run(Path("runs/a"))
     write_run(Path("runs/b"), dataset="mnist")
@@ -99,6 +100,7 @@ def test_a_flat_line_looks_flat(low, high, shown, drawn):
     assert bottom + top == pytest.approx(low + high)
 
 
+@pytest.mark.slow
 def test_a_panel_without_a_line_leaves_its_words_to_the_others(drawn):
     write_run(Path("runs/a"), method="standard")
     write_run(Path("runs/b"), noise="symmetric")
@@ -148,6 +150,7 @@ def test_seeds_and_epochs_in_words():
 # ---- tables ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_tables_hold_the_numbers_of_the_runs():
     write_run(Path("runs/a"), seeds=(1, 2, 3))
     write_run(Path("runs/b"), noise="symmetric", method="standard", seeds=(4,))
@@ -174,6 +177,7 @@ def test_the_tables_hold_the_numbers_of_the_runs():
     assert "| own data | Co-teaching | labels as they are | 2 | 6 | 69.00 ± 0.71 | 69.50 | – |" in lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table.csv", "table.md"])
 def test_tables_that_are_not_ours_are_left_alone(name, capsys):
     write_run(Path("run"))

@@ -83,6 +83,7 @@ def test_seeds_epochs_all_and_out_are_obeyed(tiny, tmp_path):
     assert not (folder / "README.md").exists()  # that is of the preset's own epochs
 
 
+@pytest.mark.slow
 def test_cells_that_are_named_are_measured_alone(tiny, tmp_path, capsys):
     main("reproduce tiny --cells standard --device cpu".split())
     main("reproduce tiny --cells pair --seeds 1 --device cpu".split())
@@ -108,6 +109,7 @@ def test_without_anything_missing_neither_data_nor_torch_are_needed(tiny, tmp_pa
     assert (tmp_path / "results" / "tiny" / "tiny.svg").exists()
 
 
+@pytest.mark.slow
 def test_only_report_trains_nothing_and_shows_what_is_there(tiny, tmp_path, capsys):
     pretend(cells("tiny")[1], tmp_path / "results", 61.0)
     main(["reproduce", "tiny", "--only-report"])

@@ -80,6 +80,7 @@ def test_a_state_of_another_shape_is_refused():
 # ---- processes that are killed --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_every_method_ends_with_the_same_bytes(tmp_path):
     """Once in the middle of each method's epochs, and once of all while a file was being written."""
     deaths = [["step", 7], ["before_rename", 4], ["rows", 2], ["step", 8], ["before_rename", 1]]
@@ -91,6 +92,7 @@ def test_killed_at_any_moment_every_method_ends_with_the_same_bytes(tmp_path):
         assert_same_folder(folder, whole.folder)
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
     survive([(experiment("coteaching"), tmp_path / "early", [["step", 1], ["step", 2]])])
     assert_same_folder(
@@ -98,6 +100,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
     out = tmp_path / "run"
@@ -173,6 +176,7 @@ def test_experiments_that_run_together_go_on_together(tmp_path, after):
                 assert torch.equal(a, b)
 
 
+@pytest.mark.slow
 def test_a_group_that_was_halved_stays_halved(tmp_path, monkeypatch):
     crowded(monkeypatch)
     e = experiment("coteaching", group=2, epochs=2, out=tmp_path / "run")

@@ -178,7 +178,7 @@ def opened(uri: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(data)))
 
 
-@pytest.mark.parametrize("side, width", [(40, 40), (1000, 640)])
+@pytest.mark.parametrize("side, width", [(40, 40), pytest.param(1000, 640, marks=pytest.mark.slow)])
 def test_each_suspect_has_its_own_small_picture(side, width, tmp_path, monkeypatch):
     monkeypatch.setattr(review, "PICTURES_PER_BLOCK", 4)  # so that there are several blocks
     findings = with_pictures(tmp_path / "pictures", ["a", "b"], 60, 12, side)

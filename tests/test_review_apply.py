@@ -58,6 +58,7 @@ def refused(words: str, capsys) -> str:
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @given(st.data(), st.lists(WORDS, min_size=2, max_size=5, unique=True))
 def test_every_decision_is_in_the_labels_and_nothing_else_changes(tmp_path_factory, data, classes):
     folder = tmp_path_factory.mktemp("audit")

@@ -11,6 +11,7 @@ from coteach.engine import Engine
 from coteach.engine.stream import Stream
 from coteach.engine.training import Epoch, Problem, Training
 from coteach.fidelity import AUTHORS, PAPER
+from coteach.iterative import fit_iterative
 from coteach.measure import Reference, measure
 from coteach.methods import METHODS, Method
 from coteach.plan import Plan
@@ -109,14 +110,11 @@ def run_fit(
 ) -> tuple[Training, list[list[dict]]]:
     """The training, and for each run its rows, one an epoch."""
     epochs: list[list[dict]] = []
-    training = fit(
-        p,
-        method,
-        plan,
-        build,
-        engine=Engine(torch.float64, batched),
-        on_epoch=lambda epoch: epochs.append(p.rows(epoch)),
-    )
+    options = {"engine": Engine(torch.float64, batched), "on_epoch": lambda e: epochs.append(p.rows(e))}
+    if method.in_rounds:
+        training = fit_iterative(p, plan, build, **options)
+    else:
+        training = fit(p, method, plan, build, **options)
     return training, [list(rows) for rows in zip(*epochs, strict=True)]
 
 
