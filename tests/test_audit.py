@@ -96,6 +96,7 @@ def test_the_wrong_labels_are_found_and_everything_is_written(npz, capsys):
     assert "written to runs/audit" in said
 
 
+@pytest.mark.slow
 def test_the_probabilities_are_each_networks(npz):
     main("audit --npz data.npz --noise-rate 0.1 --epochs 2 --out out".split())
     classifier = RobustClassifier.load("out/model.safetensors")

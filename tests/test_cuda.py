@@ -19,7 +19,18 @@ from coteach.networks.models import SmallCNN
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
 from coteach.train import fit, mini_batch, train_epoch
-from tiny import FIDELITIES, PLAN, Known, assert_same_weights, convolutional, mlp, normed, opinionated, problem
+from tiny import (
+    FIDELITIES,
+    PLAN,
+    Known,
+    assert_same_weights,
+    convolutional,
+    mlp,
+    normed,
+    opinionated,
+    problem,
+    train,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
@@ -31,10 +42,10 @@ def on_gpu(p: Known) -> Known:
 
 def assert_same_on_gpu(name, plan, build, gpu: Engine, *, batched_on_cpu: bool = True):
     rows: dict[str, list] = {"cpu": [], "gpu": []}
-    cpu = fit(problem(), METHODS[name], plan, build, engine=Engine(torch.float64, batched_on_cpu),
-              on_epoch=lambda e: rows["cpu"].extend(problem().rows(e)))  # fmt: skip
+    cpu = train(problem(), METHODS[name], plan, build, engine=Engine(torch.float64, batched_on_cpu),
+                on_epoch=lambda e: rows["cpu"].extend(problem().rows(e)))  # fmt: skip
     p = on_gpu(problem())
-    there = fit(p, METHODS[name], plan, build, engine=gpu, on_epoch=lambda e: rows["gpu"].extend(p.rows(e)))
+    there = train(p, METHODS[name], plan, build, engine=gpu, on_epoch=lambda e: rows["gpu"].extend(p.rows(e)))
     for n in range(METHODS[name].networks):
         for run_ in range(3):
             assert_same_weights(there.stack.network(n, run_).cpu(), cpu.stack.network(n, run_))

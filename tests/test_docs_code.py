@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
@@ -110,6 +111,7 @@ def quotations(page: str) -> list[tuple[str, str]]:
     return found
 
 
+@cache
 def code_and_docstrings(text: str) -> tuple[list[str], list[str]]:
     """The statements line by line, however they are laid out, and apart from them the docstrings' first lines."""
     tree = ast.parse(dedent(text))

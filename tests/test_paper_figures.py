@@ -98,6 +98,7 @@ def test_panels(name, titles, n_lines, axes_of, tmp_path):
     assert len(axes) == per_panel * len(by_title)
 
 
+@pytest.mark.slow
 def test_a_line_has_the_same_look_in_every_panel(axes_of, tmp_path):
     pretend_all("cifar10", tmp_path)
     looks = {}

@@ -234,6 +234,7 @@ experiments = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(experiments)
 def test_a_command_repeats_its_run_and_says_no_more_than_it_must(experiment):
     command = tables.command(replace_experiment(experiment))

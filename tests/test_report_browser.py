@@ -85,6 +85,7 @@ def test_one_run_is_shown_at_a_time_and_chosen_by_mouse_keys_or_link(report):
     assert report("#run-2").runs == NAMES[1:2]
 
 
+@pytest.mark.slow
 def test_a_slider_moves_through_the_epochs_by_keys_and_mouse(report):
     page = report()
     slider = page.tab.locator("#run-1 input[type=range]")

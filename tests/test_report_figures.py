@@ -61,6 +61,7 @@ def test_figures_of_runs_and_of_the_paper_in_all_formats(capsys):
     assert same, "the figure that is kept with the results"
 
 
+@pytest.mark.slow
 def test_noises_are_side_by_side_and_measures_below_each_other(drawn):
     write_run(Path("runs/a"))
     write_run(Path("runs/b"), noise="symmetric")
@@ -81,6 +82,7 @@ def test_noises_are_side_by_side_and_measures_below_each_other(drawn):
     assert "digits. Mean of 2 seeds, band: ± 1 standard deviation; 6 epochs." in texts("figures/curves-digits.svg")
 
 
+@pytest.mark.slow
 def test_panels_are_those_asked_for_in_that_order(drawn):
     write_run(Path("run"), tau=0.3)
     main("report run --figures --panels keep_rate disagreement keep_rate".split())

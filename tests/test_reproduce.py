@@ -98,6 +98,7 @@ def test_cells_that_are_named_are_measured_alone(tiny, tmp_path, capsys):
         assert f"no cell of tiny has '{wrong}' in its name: {way}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("only_report", [[], ["--only-report"]])
 def test_without_anything_missing_neither_data_nor_torch_are_needed(tiny, tmp_path, only_report):
     pretend_all("tiny", tmp_path / "results", then=False)
@@ -142,6 +143,7 @@ def test_after_an_interruption_the_same_command_goes_on(tiny, tmp_path, monkeypa
     assert len(list(tmp_path.glob("results/tiny/*.json"))) == 4
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal(tmp_path):
     words = [sys.executable, "-c", ALONE, "tiny", "--epochs", "50", "--device", "cpu"]
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -25,14 +25,12 @@ from coteach.engine import Engine, setup
 from coteach.engine import stream as streams
 from coteach.engine.stream import Stream, chunks, closing_streams, cut
 from coteach.engine.training import Epoch, Training
-from coteach.iterative import fit_iterative
 from coteach.methods import METHODS
 from coteach.runs import prepare
 from coteach.runs.run import run
-from coteach.train import fit
 from run_cases import experiment, silent
 from stream_cases import NUMBERS, UNREADABLE, Pairs, Spoilt
-from tiny import FIDELITIES, PLAN, C, Known, convolutional, mlp, problem
+from tiny import FIDELITIES, PLAN, C, Known, convolutional, mlp, problem, train
 
 # Python says so from 3.12 on wherever a process with threads forks, as torch's DataLoader does.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -48,9 +46,7 @@ def trained(p: Known, method: str, build: Callable[[], nn.Module], plan=SHORT, *
         rows.append(p.rows(epoch))
 
     with closing_streams(p.x_test):
-        if METHODS[method].in_rounds:
-            return fit_iterative(p, plan, build, engine=Engine(**engine), on_epoch=after), rows
-        return fit(p, METHODS[method], plan, build, engine=Engine(**engine), on_epoch=after), rows
+        return train(p, METHODS[method], plan, build, engine=Engine(**engine), on_epoch=after), rows
 
 
 def assert_same(one: tuple[Training, list], other: tuple[Training, list]) -> None:

@@ -105,16 +105,20 @@ def opinionated() -> nn.Module:
     return network
 
 
+def train(p: Known, method: Method, plan: Plan, build: Callable[[], nn.Module], **options) -> Training:
+    """By a rule, or in rounds: the one method that is a program of its own."""
+    if method.in_rounds:
+        return fit_iterative(p, plan, build, **options)
+    return fit(p, method, plan, build, **options)
+
+
 def run_fit(
     p: Known, method: Method, plan: Plan, build: Callable[[], nn.Module] = mlp, batched: bool | None = None
 ) -> tuple[Training, list[list[dict]]]:
     """The training, and for each run its rows, one an epoch."""
     epochs: list[list[dict]] = []
-    options = {"engine": Engine(torch.float64, batched), "on_epoch": lambda e: epochs.append(p.rows(e))}
-    if method.in_rounds:
-        training = fit_iterative(p, plan, build, **options)
-    else:
-        training = fit(p, method, plan, build, **options)
+    engine = Engine(torch.float64, batched)
+    training = train(p, method, plan, build, engine=engine, on_epoch=lambda e: epochs.append(p.rows(e)))
     return training, [list(rows) for rows in zip(*epochs, strict=True)]
 
 
