@@ -156,26 +156,27 @@ class Reference:
 
 def measure(epoch: Epoch, reference: Reference | None = None) -> list[dict]:
     """A row for each run: counts over the mini-batches of an epoch; with a reference its test scores, too."""
-    training = epoch.training
-    problem, plan = training.problem, training.plan
+    problem, plan = epoch.training.problem, epoch.training.plan
+    # scores first: a GPU still learns while their many kernels are sent to it, and counting waits for its end
+    scores = [{"events": {}} for _ in problem.seeds] if reference is None else scores_of(epoch.training, reference)
     counts = counts_of(epoch, None if reference is None else reference.clean_RM)
-    if reference is None:
-        scores = [{"events": {}} for _ in counts]
-    else:
-        if reference.clean_RM is None or epoch.phase.own_labels:  # what is learnt are no given labels
-            counts = [row | {"label_precision": None, "label_recall": None} for row in counts]
-        n_test = len(reference.y_test)
-        if plan.fidelity.whole_test_batches and n_test > plan.batch_size:
-            n_test -= n_test % plan.batch_size
-        scores = evaluate(
-            training.stack, reference.x_test, reference.y_test[:n_test], training.view, problem.augment
-        )
+    if reference and (reference.clean_RM is None or epoch.phase.own_labels):  # what is learnt are no given labels
+        unknown = {"label_precision": None, "label_recall": None}
+        counts = [{"train_loss": row["train_loss"]} | unknown | row | unknown for row in counts]
     return [
         {"seed": seed, "epoch": epoch.number, **score, **row}
         | {"keep_rate": row.get("keep_rate", plan.keep_rate(epoch.number, tau))}
         | {"events": score["events"] | row["events"]}
         for seed, tau, score, row in zip(problem.seeds, problem.noise_rates, scores, counts, strict=True)
     ]
+
+
+def scores_of(training: Training, reference: Reference) -> list[dict]:
+    n_test, plan = len(reference.y_test), training.plan
+    if plan.fidelity.whole_test_batches and n_test > plan.batch_size:
+        n_test -= n_test % plan.batch_size
+    y_test, augment = reference.y_test[:n_test], training.problem.augment
+    return evaluate(training.stack, reference.x_test, y_test, training.view, augment)
 
 
 def counts_of(epoch: Epoch, clean_RM: Tensor | None) -> list[dict]:
