@@ -70,7 +70,7 @@ def flags() -> argparse.ArgumentParser:
     flag(
         "--method",
         metavar="NAME",
-        type=one_of("method", names.METHODS),
+        type=one_of("method", names.METHOD_MEANINGS),
         default=PLAIN_METHOD,
         help=f"another than {PLAIN_METHOD}, which the plain loops train, has only the roofline beside it",
     )

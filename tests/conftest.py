@@ -87,7 +87,7 @@ def nothing_stays_registered():
     """What a test registers is forgotten."""
     from coteach import losses, methods, names, networks
 
-    tables: list[dict] = [methods.METHODS, names.METHODS, losses.LOSSES, names.LOSSES]
+    tables: list[dict] = [methods.METHODS, names.METHOD_MEANINGS, losses.LOSSES, names.LOSS_MEANINGS]
     tables += [networks.NETWORKS, networks._OF_USERS]
     before = [dict(table) for table in tables]
     yield

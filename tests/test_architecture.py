@@ -70,8 +70,8 @@ def test_a_name_is_defined_once():
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 where[node.name].append(".".join(name))
-            elif isinstance(node, ast.Assign):
-                for target in node.targets:
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if isinstance(target, ast.Name):
                         where[target.id].append(".".join(name))
     twice = {name: there for name, there in where.items() if len(there) > 1 and not name.startswith("_")}

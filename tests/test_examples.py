@@ -127,7 +127,7 @@ def test_a_registered_method_is_known_to_experiment_and_classifier(dataset, tmp_
     assert coteach.run(experiment, dataset).summary["method"] == "coteaching_hard"
     classifier = coteach.RobustClassifier("coteaching_hard", noise_rate=0.2, epochs=2, random_state=0)
     assert len(classifier.fit(dataset.x_train.numpy(), dataset.y_train.numpy()).networks_) == 2
-    assert names.METHODS["coteaching_hard"] == "Co-teaching without the easiest tenth"
+    assert names.METHOD_MEANINGS["coteaching_hard"] == "Co-teaching without the easiest tenth"
 
 
 def test_a_registered_loss_goes_with_every_method():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from coteach import figures
 from coteach.cli.demo import VARIANTS
 from coteach.figures import accuracy, by_epoch, curves, line_styles, precision, spread_out
-from coteach.names import METHOD_LABELS, METHODS
+from coteach.names import METHOD_LABELS, METHOD_MEANINGS
 
 
 def rows_of(seeds, n_epochs, value=lambda seed, epoch: 0.5, without_precision=()):
@@ -100,11 +100,14 @@ def test_every_line_can_be_told_from_the_others(labels, figure, tmp_path):
             assert colour == colours[label.split(",")[0]], "a variant has the colour of its method"
 
 
-@given(st.lists(st.sampled_from(sorted(METHODS)), min_size=1, unique=True), st.sampled_from(["", ", a variant"]))
+@given(
+    st.lists(st.sampled_from(sorted(METHOD_MEANINGS)), min_size=1, unique=True),
+    st.sampled_from(["", ", a variant"]),
+)
 def test_a_method_has_one_colour_whatever_is_beside_it_and_however_it_is_written(methods, variant):
-    alone = {name: line_styles([name])[name] for name in METHODS}
-    assert len({style.colour for style in alone.values()}) == len(METHODS)
-    assert len({style.marker for style in alone.values()}) == len(METHODS), "also in grey"
+    alone = {name: line_styles([name])[name] for name in METHOD_MEANINGS}
+    assert len({style.colour for style in alone.values()}) == len(METHOD_MEANINGS)
+    assert len({style.marker for style in alone.values()}) == len(METHOD_MEANINGS), "also in grey"
     for text in (methods, [METHOD_LABELS[name] for name in methods]):
         styles = line_styles([name + variant for name in text])
         assert list(styles.values()) == [alone[name] for name in methods]

@@ -40,7 +40,7 @@ PLAIN = {
 
 
 def test_every_loss_has_a_plain_formula_and_a_name():
-    assert set(LOSSES) == set(PLAIN) == set(names.LOSSES)
+    assert set(LOSSES) == set(PLAIN) == set(names.LOSS_MEANINGS)
 
 
 @pytest.mark.parametrize("name", PLAIN)

@@ -108,7 +108,7 @@ def test_every_cell_is_a_sound_experiment_with_a_name_and_a_hash_of_its_own(name
 
 def test_every_method_is_measured_and_has_a_label():
     measured = {c.experiment.method for n in preset_names() for c in cells(n, then=True)}
-    assert measured == names.METHODS.keys() == names.METHOD_LABELS.keys()
+    assert measured == names.METHOD_MEANINGS.keys() == names.METHOD_LABELS.keys()
 
 
 def test_the_first_cell_of_a_figure_is_its_most_telling_one():

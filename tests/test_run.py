@@ -33,8 +33,8 @@ ROW = {
 
 
 def test_the_names_of_the_command_line_are_those_of_the_registries():
-    assert set(names.METHODS) == set(METHODS)
-    assert set(names.LOSSES) == set(LOSSES)
+    assert set(names.METHOD_MEANINGS) == set(METHODS)
+    assert set(names.LOSS_MEANINGS) == set(LOSSES)
     assert set(names.NOISES) == set(KINDS) - {"clean"}
 
 

@@ -261,7 +261,7 @@ def register_method(method: Method, meaning: str = "of your own") -> Method:
     """
     _refuse_taken("method", method.name, METHODS)
     METHODS[method.name] = method
-    names.METHODS[method.name] = meaning
+    names.METHOD_MEANINGS[method.name] = meaning
     return method
 
 
@@ -289,7 +289,7 @@ def register_loss(name: str, loss: Loss, meaning: str = "of your own") -> Loss:
     """
     _refuse_taken("loss", name, LOSSES)
     LOSSES[name] = loss
-    names.LOSSES[name] = meaning
+    names.LOSS_MEANINGS[name] = meaning
     return loss
 
 

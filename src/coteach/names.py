@@ -71,7 +71,7 @@ METHOD_FACTS = {
         only_in_runs="it is for images of no class, and trains in rounds by a program of its own",
     ),
 }
-METHODS = {name: facts.meaning for name, facts in METHOD_FACTS.items()}  # `register_method` adds to them
+METHOD_MEANINGS = {name: facts.meaning for name, facts in METHOD_FACTS.items()}  # `register_method` adds to them
 METHOD_LABELS = {name: facts.label for name, facts in METHOD_FACTS.items()}
 WITHOUT_WARMUP = [name for name, facts in METHOD_FACTS.items() if not facts.has_warmup]
 ONLY_IN_RUNS = {name: facts.only_in_runs for name, facts in METHOD_FACTS.items() if facts.only_in_runs}
@@ -85,7 +85,7 @@ NOISES = {
     "instance": "depending on the sample",
     "matrix": "by a matrix of your own",
 }
-LOSSES = {
+LOSS_MEANINGS = {
     "cross_entropy": "of the logits",
     "softmax_twice": "cross-entropy of the softmax outputs, the authors' accident",
     "mae": "mean absolute error",

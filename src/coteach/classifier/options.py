@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from coteach.checks import check_warmup_loss, is_whole
 from coteach.fidelity import parse
 from coteach.methods import METHODS
-from coteach.names import LOSSES, ONLY_IN_RUNS, check_name
+from coteach.names import LOSS_MEANINGS, ONLY_IN_RUNS, check_name
 from coteach.plan import Plan
 
 LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
@@ -33,7 +33,7 @@ def check_arguments(params: Mapping[str, Any], optimizer_options: dict[str, Any]
     check_name("method", params["method"], [name for name in METHODS if name not in ONLY_IN_RUNS])
     for name in ("loss", "warmup_loss"):
         if params[name] is not None:
-            check_name("loss", params[name], LOSSES)
+            check_name("loss", params[name], LOSS_MEANINGS)
     for name, least in LEAST.items():
         value = params[name]
         if not (value is None and name in MAY_BE_NONE) and not (is_whole(value) and value >= least):

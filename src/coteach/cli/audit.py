@@ -43,7 +43,7 @@ It first tells what it read and how long it will take. It writes suspects.csv
 decide by looking), and the trained model. Your own files stay as they are.
 """
 
-AUDIT_METHODS = {name: what for name, what in names.METHODS.items() if name not in names.ONLY_IN_RUNS}
+AUDIT_METHODS = {name: what for name, what in names.METHOD_MEANINGS.items() if name not in names.ONLY_IN_RUNS}
 LOSS_DEFAULT = "cross_entropy, then softmax_twice; of another method its own"
 TABLE_SUFFIXES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
 DEFAULT_FOLDER = Path("runs/audit")
@@ -73,7 +73,7 @@ class Audit:
     size: Annotated[int, Flag("N", "32")] = 32
     """Width and height to which images are brought, in pixels."""
     method: Annotated[str | None, Flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
-    loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSSES))] = None
+    loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSS_MEANINGS))] = None
     module: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
     """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
     epochs: Annotated[int | None, Flag("N", "20")] = None
@@ -114,7 +114,7 @@ class Audit:
         if self.method is not None:
             names.check_name("method", self.method, AUDIT_METHODS)
         if self.loss is not None:
-            names.check_name("loss", self.loss, names.LOSSES)
+            names.check_name("loss", self.loss, names.LOSS_MEANINGS)
         if self.noise_rate != "auto" and not 0 <= self.noise_rate < 1:
             raise ValueError(f"--noise-rate is {self.noise_rate:g}: give auto, or a share below 1 such as 0.2.")
         if self.share is not None and not 0 <= self.share <= 1:

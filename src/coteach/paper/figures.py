@@ -20,7 +20,7 @@ from coteach.figures import (
     over_seeds,
     save,
 )
-from coteach.names import LOSSES, MEASURES, METHOD_FACTS, METHOD_LABELS
+from coteach.names import LOSS_MEANINGS, MEASURES, METHOD_FACTS, METHOD_LABELS
 
 CellRecords = list[dict[str, Any]]
 
@@ -227,7 +227,7 @@ def loss_of(record: dict[str, Any]) -> str:
 def loss_order(heading: str) -> tuple[int, str]:
     """A place for a loss, and right behind it for the same after another."""
     loss, _, before = heading.partition(" after ")
-    return list(LOSSES).index(loss), before
+    return list(LOSS_MEANINGS).index(loss), before
 
 
 def dot_lines(dots: list[Dot]) -> Iterator[tuple[str, str | None]]:

@@ -106,7 +106,7 @@ def read_run(folder: Path) -> Run:
     config = read_config(folder)
     experiment = experiment_of(config["experiment"], folder / "config.toml")
     finished = (folder / "summary.json").exists()
-    rows = read_checked_rows(folder / "metrics.jsonl", ROW, torn=not finished)
+    rows = read_checked_rows(folder / "metrics.jsonl", METRICS_ROW, torn=not finished)
     summary = read_summary(folder / "summary.json") if finished else None
     if summary is not None and not rows:
         raise ValueError(f"{folder / 'metrics.jsonl'} is damaged: the run is finished, but no epoch is in it.")
@@ -164,7 +164,7 @@ def is_string(value: Any) -> bool:
 
 FieldChecks = dict[str, Callable[[Any], bool]]
 
-ROW: FieldChecks = {
+METRICS_ROW: FieldChecks = {
     "seed": is_count,
     "epoch": is_count,
     "test_accuracy": is_numbers,

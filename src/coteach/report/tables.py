@@ -10,7 +10,7 @@ import numpy as np
 
 from coteach.data import DATASETS
 from coteach.files import as_csv, write_atomically
-from coteach.names import LOSSES, METHODS
+from coteach.names import LOSS_MEANINGS, METHOD_MEANINGS
 from coteach.networks import NETWORKS
 from coteach.paper.compare import Comparison, compared, hashes
 from coteach.paper.presets import Cell, column_label, row_label
@@ -208,8 +208,8 @@ def command(run: Run) -> str:
 
 def names_of_users(e: Experiment) -> list[str]:
     """The names that a command would refuse, because a user registered them in Python."""
-    given = [("method", e.method, METHODS), ("network", e.network, NETWORKS)]
-    given += [("loss", loss, LOSSES) for loss in dict.fromkeys((e.loss, e.warmup_loss))]
+    given = [("method", e.method, METHOD_MEANINGS), ("network", e.network, NETWORKS)]
+    given += [("loss", loss, LOSS_MEANINGS) for loss in dict.fromkeys((e.loss, e.warmup_loss))]
     return [f"the {what} {name!r}" for what, name, known in given if name is not None and name not in known]
 
 

@@ -31,8 +31,8 @@ GIVEN = (
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 Stacks = Literal["auto", "batched", "loop"]
 
-METHOD_HELP = "Rule:" + names.help_list(names.METHODS)
-LOSS_HELP = "Loss:" + names.help_list(names.LOSSES)
+METHOD_HELP = "Rule:" + names.help_list(names.METHOD_MEANINGS)
+LOSS_HELP = "Loss:" + names.help_list(names.LOSS_MEANINGS)
 NOISE_HELP = "Flips of training labels:" + names.help_list(names.NOISES)
 
 
@@ -128,7 +128,7 @@ class Experiment:
 
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without the data."""
-        names.check_name("method", self.method, names.METHODS)
+        names.check_name("method", self.method, names.METHOD_MEANINGS)
         if self.network is not None and not isinstance(self.network, str):
             raise ValueError(
                 f"network is {self.network!r}, but an experiment names it: "
@@ -138,8 +138,8 @@ class Experiment:
             names.check_name("data set", self.dataset, DATASETS)
         for what, name, all_names in (
             ("kind of noise", self.noise, names.NOISES),
-            ("loss", self.loss, names.LOSSES),
-            ("loss", self.warmup_loss, names.LOSSES),
+            ("loss", self.loss, names.LOSS_MEANINGS),
+            ("loss", self.warmup_loss, names.LOSS_MEANINGS),
             ("network", self.network, NETWORKS),
             ("optimizer", self.optimizer, ("adam", "sgd")),
             ("precision", self.precision, get_args(Precisions)),
