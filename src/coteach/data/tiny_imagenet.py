@@ -1,7 +1,7 @@
 """Tiny-ImageNet: JPEGs of 64×64, 500 training and 50 validation images a class; the latter are our test set.
 
 Read from the unpacked folder or straight from the published zip, with all 200 classes or some of them.
-Classes are numbered as wnids.txt lists them, as the authors number them; who reads the folders has another order.
+Classes are numbered in the order of their WordNet ids, as those who read the folders do.
 """
 
 import io
@@ -44,7 +44,7 @@ def load_tiny_imagenet(data_dir: str | os.PathLike | None = None, classes: int |
             raise ValueError(f"{path} lists {len(listed)} classes: choose from 2 to all of them, not {classes}.")
         if len(listed) < 2 or not all(map(WORDNET_ID.fullmatch, listed)):
             raise damaged(path, "comes with a wnids.txt that does not list two or more WordNet ids")
-        wnids = listed[:classes]
+        wnids = sorted(listed[:classes])
         x_train, y_train = _read_images(files, _train_images(files, wnids), len(wnids), "train")
         x_test, y_test = _read_images(files, _test_images(files, wnids), len(wnids), "val")
         return Dataset("tiny-imagenet", x_train, y_train, x_test, y_test, _names(files, wnids))
