@@ -22,7 +22,7 @@ from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
 from coteach.train import fit
 
-STREAM: Streams = "1.17"  # pair noise of all results but the earliest on a GPU is drawn so
+STREAM: Streams = "1.17"  # pair noise of benchmarks/results/, but the earliest on a GPU
 
 
 def flags(about: str | None) -> argparse.ArgumentParser:

@@ -31,12 +31,12 @@ from tiny import PLAN, mlp, normed
 HERE = Path(__file__).parent
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")}
 
-Crew = Callable[..., list[tuple[int, str, str]]]
+Launched = Callable[..., list[tuple[int, str, str]]]
 
 
 @pytest.fixture(scope="module")
-def crew(tmp_path_factory) -> Iterator[Crew]:
-    """crew(size, what, *arguments): exit code, output and errors of each process; see distributed_work.py."""
+def launched(tmp_path_factory) -> Iterator[Launched]:
+    """launched(size, what, *arguments): exit code, output and errors of each process; see distributed_work.py."""
     program = subprocess.Popen(
         [sys.executable, HERE / "distributed_work.py"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT,
@@ -66,8 +66,8 @@ def alone() -> dict[str, Tensor]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
-def test_every_method_picks_and_learns_the_same_in_any_number_of_processes(size, crew, alone, tmp_path):
-    for code, _, words in crew(size, "fits", tmp_path):
+def test_every_method_picks_and_learns_the_same_in_any_number_of_processes(size, launched, alone, tmp_path):
+    for code, _, words in launched(size, "fits", tmp_path):
         assert code == 0, words
     of_rank = [load_file(tmp_path / f"{rank}.safetensors") for rank in range(size)]
     for theirs in of_rank[1:]:  # to the bit, or the processes would drift apart
@@ -176,7 +176,7 @@ def assert_same_run(mine: Path, theirs: Path, tolerance: float) -> None:
 
 
 @pytest.mark.slow
-def test_torchrun_writes_the_folder_of_one_process_and_a_killed_one_is_resumed(crew, tmp_path):
+def test_torchrun_writes_the_folder_of_one_process_and_a_killed_one_is_resumed(launched, tmp_path):
     whole = run(replace(DIGITS, out=tmp_path / "alone"), say=quiet).folder
     by_torchrun = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "coteach",
@@ -188,7 +188,7 @@ def test_torchrun_writes_the_folder_of_one_process_and_a_killed_one_is_resumed(c
     assert_same_run(tmp_path / "two", whole, 1e-5)
 
     dead = tmp_path / "dead"
-    (code, _, words), (killed, *_) = crew(2, "dying", "14", *COMMAND, "--out", dead)
+    (code, _, words), (killed, *_) = launched(2, "dying", "14", *COMMAND, "--out", dead)
     assert killed == -9
     assert code == 2
     assert words.count("\n") == 1
@@ -198,14 +198,14 @@ def test_torchrun_writes_the_folder_of_one_process_and_a_killed_one_is_resumed(c
     shutil.copytree(dead, tmp_path / "fewer")
     fewer = run(Experiment(resume=tmp_path / "fewer"), say=quiet).folder  # by one process instead of two
     assert_same_run(fewer, whole, 1e-5)
-    for code, _, words in crew(2, "command", "run", "--resume", dead):
+    for code, _, words in launched(2, "command", "run", "--resume", dead):
         assert code == 0, words
     assert_same_run(dead, tmp_path / "two", 0)  # to the bit
     assert (dead / "metrics.jsonl").read_bytes() == (tmp_path / "two" / "metrics.jsonl").read_bytes()
 
 
-def test_the_example_runs_in_two_processes_and_one_of_them_prints(crew):
-    (code, out, words), (other, nothing, _) = crew(
+def test_the_example_runs_in_two_processes_and_one_of_them_prints(launched):
+    (code, out, words), (other, nothing, _) = launched(
         2, "example", HERE.parent / "examples" / "many_devices.py", "--epochs", "2", "--samples", "200"
     )
     assert code == other == 0, words

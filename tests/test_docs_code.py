@@ -104,10 +104,11 @@ def test_there_are_commands():
 
 def quotations(page: str) -> list[tuple[str, str]]:
     """Each quoted block, with the file that the text named last before it."""
-    found, file = [], ""
-    for text, block in re.findall(r"(.*?)^```python\n(.*?)^```$", read(page), re.DOTALL | re.MULTILINE):
-        file = (QUOTED_FILE.findall(text) or [file])[-1]
-        found.append((file, block))
+    text, found, file, end = read(page), [], "", 0
+    for block in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        file = (QUOTED_FILE.findall(text[end : block.start()]) or [file])[-1]
+        found.append((file, block[1]))
+        end = block.end()
     return found
 
 

@@ -31,7 +31,7 @@ NO_EXAMPLE = {
     "networks.FORMS": "a table for the lines around it",
     "noise.FORMAT": "what a noise file begins with",
     "noise.TENSORS": "what a noise file holds",
-    "runs.callbacks.Followed": "the trainer's side of a Tracker",
+    "runs.callbacks.TrackedRun": "the trainer's side of a Tracker",
 }
 NO_PARAMETERS = {
     "Experiment": "its fields carry their own texts",
@@ -39,7 +39,7 @@ NO_PARAMETERS = {
     "losses": "the module's docstring gives the shapes",
     "rules": "tensors carry their shapes in their names",
     "schedules": "they are named in the sentence",
-    "runs.callbacks.Followed": "the trainer's side of a Tracker",
+    "runs.callbacks.TrackedRun": "the trainer's side of a Tracker",
 }
 FEW = 2  # parameters that a sentence can tell
 

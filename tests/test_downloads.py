@@ -85,6 +85,18 @@ class Handler(BaseHTTPRequestHandler):
         self.start(None)
         self.wfile.write(CONTENT)
 
+    def in_small_pieces(self):
+        """Hundreds of them, each far shorter than what is asked for at a time."""
+        self.protocol_version = "HTTP/1.1"
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for i in range(0, len(CONTENT), 500):
+            piece = CONTENT[i : i + 500]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        self.wfile.write(b"0\r\n\r\n")
+
     def broken_off_unnoticed(self):
         self.start(None)
         self.wfile.write(CONTENT[:HALF])
@@ -216,6 +228,12 @@ def test_anything_else_is_refused_and_leaves_nothing(server, published, home, mo
         find_or_fetch("thing", home)
     assert left_behind(home) == []
     assert server.other.asked == []
+
+
+def test_what_counts_is_how_much_came_not_how_often(published, home, monkeypatch):
+    monkeypatch.setattr(publishing, "MOST_TO_DOWNLOAD", 2 * len(CONTENT))
+    published("in_small_pieces")
+    assert find_or_fetch("thing", home)[0].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("place", ["broken_off", "moved_to_http", "another", "endless"])

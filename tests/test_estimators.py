@@ -368,3 +368,17 @@ def test_a_warm_up_with_a_loss_of_its_own_has_ten_epochs_and_some_steps(samples,
 def test_a_loss_that_is_never_finite_is_told(clouds):
     with pytest.warns(ConvergenceWarning, match="lower lr"):
         quick(lr=1e30, standardize=False).fit(*clouds)
+
+
+def test_an_interrupted_prediction_leaves_torch_as_it_was(clouds, monkeypatch):
+    """While the traceback lives, as in a notebook: what is suspended in it must not be in another mode."""
+    model = quick().fit(*clouds)
+
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch.Tensor, "double", interrupt)
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        model.predict(clouds[0])
+    assert interrupted.tb is not None
+    assert torch.is_grad_enabled()

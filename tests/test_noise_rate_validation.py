@@ -8,7 +8,7 @@ from coteach import networks, noise
 from coteach.data import load
 from coteach.engine import PLAIN_ENGINE
 from coteach.engine.training import Problem
-from coteach.labels.estimate import behind, compare_with_clean, estimate_noise
+from coteach.labels.estimate import compare_with_clean, estimate_noise, true_class_posterior
 from coteach.labels.folds import choose_rate, of_folds, part
 from coteach.methods import METHODS
 from coteach.plan import Plan
@@ -75,10 +75,12 @@ def test_what_is_behind_a_label_is_right_when_what_is_known_beforehand_is():
     matrix = noise.pair(4, 0.3)
     true, given, _ = right_posteriors(matrix, 4000, 0)
     known = np.eye(4)[true] * 0.9 + 0.025
-    posterior = behind(known, given)
+    posterior = true_class_posterior(known, given)
     np.testing.assert_allclose(posterior.sum(1), 1)
     assert (posterior.argmax(1) == true).mean() > 0.99
-    assert (behind(np.full((4000, 4), 0.25), given).argmax(1) == given).all()  # all that is left to believe
+    assert (
+        true_class_posterior(np.full((4000, 4), 0.25), given).argmax(1) == given
+    ).all()  # all that is left to believe
 
 
 # ---- with our own training ------------------------------------------------------------------------------------

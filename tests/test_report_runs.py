@@ -14,7 +14,7 @@ from coteach.noise import corrupt
 from coteach.report import losses, read
 from coteach.report.curves import curve
 from coteach.report.groups import SHOWN_SETTINGS, groups_of
-from coteach.report.labels import believed, confusion, pair_counts, row_shares
+from coteach.report.labels import confusion, corrected_labels, pair_counts, row_shares
 from coteach.report.read import find_runs, read_run
 from coteach.runs.experiment import Experiment
 from report_runs import SAMPLES, accuracy, changed_experiment, write_run
@@ -242,7 +242,7 @@ def test_believed_labels_are_those_of_the_suspects(given_labels, share, random):
     found = suspects(given_M, quality_M, suggested_M, share)
     expected = given_M.copy()
     expected[found.index] = found.suggested
-    np.testing.assert_array_equal(believed(given_M, quality_M, suggested_M, share), expected)
+    np.testing.assert_array_equal(corrected_labels(given_M, quality_M, suggested_M, share), expected)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=40))

@@ -189,7 +189,7 @@ def test_a_rule_is_pure(drawn):
 
 @given(drawn=batches())
 def test_a_rule_chooses_among_its_candidates(drawn):
-    """What shares come to nothing, and batches without a candidate, are counted from these (test_metrics.py)."""
+    """What shares come to nothing, and batches without a candidate, are counted from these (test_measure.py)."""
     batch, keep = drawn
     for name in oracle.RULES:
         for run, share in enumerate(keep):

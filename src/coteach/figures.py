@@ -14,6 +14,7 @@ from coteach.names import MEASURES, METHOD_FACTS, METHOD_LABELS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 COLOURS = {name: facts.colour for name, facts in METHOD_FACTS.items()}
 MARKERS = {name: facts.marker for name, facts in METHOD_FACTS.items()}
@@ -328,12 +329,6 @@ def by_epoch(rows: list[dict], measure: Callable[[dict], float]) -> tuple[list[i
     epochs = sorted({row["epoch"] for row in rows})
     table = {(row["seed"], row["epoch"]): measure(row) for row in rows}
     return epochs, np.array([[table[seed, epoch] for epoch in epochs] for seed in seeds])
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 
 # ---- a row for each measure, a column for each noise ----------------------------------------------------------

@@ -74,10 +74,11 @@ def predict(
     `call` takes x_NRB… instead of the networks, to catch something else on the way.
     """
     call = call or networks
-    with networks.evaluating():
-        for x_B in chunks(x_M, len(x_M) if n is None else n, chunk):
+    for x_B in chunks(x_M, len(x_M) if n is None else n, chunk):
+        with networks.evaluating():  # not around the loop: an interrupted caller would stay in this mode
             x_RB = evaluation_input(x_B.to(networks.device), networks.dtype, augment, networks.shape[1])
-            yield call(view(x_RB, networks.shape[0]))
+            logits_NRBC = call(view(x_RB, networks.shape[0]))
+        yield logits_NRBC
 
 
 def posteriors(training: Training, x_M: Tensor | Stream) -> Tensor:

@@ -117,7 +117,8 @@ def fit(
     resume_from : State, optional
         Go on from there, as if the training had never stopped.
     """
-    assert not method.in_rounds, f"{method.name} is a program of its own: call coteach.iterative.fit_iterative"
+    if method.in_rounds:
+        raise ValueError(f"{method.name} is a program of its own: call coteach.iterative.fit_iterative.")
     view = view or (half_views if method.views else same_view)
     phases = method.planned(plan)
     if plan.keep_per_class:

@@ -19,7 +19,7 @@ from coteach.networks.models import take_weights, weights_of
 if TYPE_CHECKING:
     from coteach.classifier.classifier import RobustClassifier
 
-SAVED_AS_JSON = ("n_features_in_", "sample_shape_", "noise_rate_", "method_", "history_", "best_epoch_")  # as JSON
+SAVED_AS_JSON = ("n_features_in_", "sample_shape_", "noise_rate_", "method_", "history_", "best_epoch_")
 SAVED_ARRAYS = ("mean_", "scale_", "label_quality_", "kept_share_")
 SAVED_LABELS = ("given_labels_", "suggested_labels_")  # as numbers of classes
 USUAL_NAME = "model.safetensors"  # a good name for it

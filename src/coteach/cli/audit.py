@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coteach import names
+from coteach.checks import is_whole
 from coteach.flags import Flag
-from coteach.runs.experiment import is_whole
 from coteach.runs.folder import claim_folder
 from coteach.terminal import console, progress_bars
 

@@ -15,6 +15,7 @@ import os
 import struct
 import tarfile
 import tokenize
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -318,7 +319,7 @@ def _download(file: File, folder: Path, by_hand: str) -> Path:
                 timeout=60,
                 # Servers must not compress what is compressed already: the hash is that of the file.
                 headers={"Accept-Encoding": "identity"},
-                hooks={"response": _stay_with_https},
+                hooks={"response": [_stay_with_https, _bound_bytes]},
             )
             try:
                 # pooch writes beside the file and renames only what has the right hash.
@@ -342,6 +343,24 @@ def _stay_with_https(response: "Response", **_: Any) -> None:
     target = urljoin(response.url, response.headers.get("location", ""))
     if response.is_redirect and urlsplit(target).scheme != "https":
         raise InvalidSchema
+
+
+def _bound_bytes(response: "Response", **_: Any) -> None:
+    """No server fills the disk, whatever it says about the length or how it packs what it sends."""
+    there = weakref.ref(response)  # a circle would keep its socket open
+    unbounded = type(response).iter_content
+
+    def iter_content(*arguments: Any, **options: Any) -> Iterator[bytes]:
+        received = 0
+        asked = there()
+        assert asked is not None  # whoever reads has it
+        for chunk in unbounded(asked, *arguments, **options):
+            received += len(chunk)
+            if received > MOST_TO_DOWNLOAD:
+                raise ValueError("more bytes than any published file has")
+            yield chunk
+
+    response.iter_content = iter_content
 
 
 class _Bar:
@@ -372,8 +391,6 @@ class _Bar:
 
     def update(self, n_bytes: int) -> None:
         self._progress.advance(self._task, n_bytes)
-        if self._progress.tasks[self._task].completed > MOST_TO_DOWNLOAD:
-            raise ValueError("more bytes than any published file has")
 
     def reset(self) -> None:
         self._progress.update(self._task, completed=0)

@@ -71,7 +71,7 @@ def estimate_noise(probabilities: Any, labels: Any) -> NoiseEstimate:
     Parameters
     ----------
     probabilities : float array of shape (M, C)
-        Out of sample: of networks trained without the sample (`out_of_sample`, or any cross-validation).
+        Of networks trained without the sample: `coteach.labels.folds.out_of_sample`, or any cross-validation.
     labels : int array of shape (M,)
         As given, some of them wrong.
 
@@ -266,8 +266,8 @@ def compare_with_clean(
             score_MC, score_VC = by_clean_MC, by_clean_VC
     likelihood_S = likelihoods(score_VC)
     likely = SHARPNESS[likelihood_S >= likelihood_S.max() - ALMOST_AS_LIKELY]
-    rates = [1 - of_class(behind(softmax(s * score_MC), labels_M), labels_M).mean() for s in likely]
-    true_MC = behind(softmax(SHARPNESS[likelihood_S.argmax()] * score_MC), labels_M)
+    rates = [1 - of_class(true_class_posterior(softmax(s * score_MC), labels_M), labels_M).mean() for s in likely]
+    true_MC = true_class_posterior(softmax(SHARPNESS[likelihood_S.argmax()] * score_MC), labels_M)
     wrong_M = 1 - of_class(true_MC, labels_M)
     rate = float(np.clip(wrong_M.mean(), 0, 1))
     disagreement = float((score_MC.argmax(1) != labels_M).mean())
@@ -287,7 +287,7 @@ def nearness_to_clean(p_MC: np.ndarray, p_VC: np.ndarray, true_V: np.ndarray) ->
     return np.clip(p_MC, SMALLEST, 1) @ np.log(np.clip(mean_CC, SMALLEST, 1)).T
 
 
-def behind(prior_MC: np.ndarray, labels_M: np.ndarray, most_rounds: int = 200) -> np.ndarray:
+def true_class_posterior(prior_MC: np.ndarray, labels_M: np.ndarray, most_rounds: int = 200) -> np.ndarray:
     """Probability of each true class once the given label is known (MC), under the most likely flips.
 
     Expectation maximisation, begun at labels of which half are right.

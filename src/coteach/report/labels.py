@@ -16,7 +16,9 @@ WITH_NUMBERS = 20  # classes, at most
 SHADES = 10
 
 
-def believed(given_M: np.ndarray, quality_M: np.ndarray, suggested_M: np.ndarray, share: float) -> np.ndarray:
+def corrected_labels(
+    given_M: np.ndarray, quality_M: np.ndarray, suggested_M: np.ndarray, share: float
+) -> np.ndarray:
     """class_M that each label is believed to be: of the most doubted the suggested one, else the given."""
     worst = lowest_quality(quality_M, share)
     true_M = given_M.copy()
@@ -49,7 +51,7 @@ def confusion(run: Run) -> np.ndarray:
     given_M, classes = run.noise.labels, len(run.noise.matrix)
     total_CC = np.zeros((classes, classes), int)
     for opinion in run.opinions.values():
-        true_M = believed(given_M, opinion.quality, opinion.suggested, suspect_share(run))
+        true_M = corrected_labels(given_M, opinion.quality, opinion.suggested, suspect_share(run))
         total_CC += pair_counts(given_M, true_M, classes)
     return total_CC
 

@@ -60,7 +60,7 @@ class Tracker(Protocol):
         """
 
 
-class Followed:
+class TrackedRun:
     """A run with its trackers; one that fails is told of once and left out, and the training goes on."""
 
     def __init__(self, trackers: Sequence[Tracker], folder: Path, say: Callable[[str], None]):
@@ -68,7 +68,7 @@ class Followed:
         self.begun = False
         self.summary: dict[str, Any] | None = None
 
-    def __enter__(self) -> "Followed":
+    def __enter__(self) -> "TrackedRun":
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -25,7 +25,7 @@ CHECKPOINT_FORMAT = 2
 CHECKPOINT_NAME = "checkpoint.safetensors"
 COST = 0.05  # of the time of a run, at most, goes into writing checkpoints
 # what a configuration meant before it had a word for it
-UNSAID = {"engine.pooled": False, "experiment.noise_stream": files.EARLIER_STREAM}
+EARLIER_DEFAULTS = {"engine.pooled": False, "experiment.noise_stream": files.EARLIER_STREAM}
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def refuse_other(then: dict[str, Any], now: dict[str, Any], folder: Path) -> Non
 def difference(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, Any, Any] | None:
     """The first thing that decides a result and is not the same in two configurations, and what it is in each."""
     one, other = (flat(files.plain(config)) for config in (one, other))
-    one, other = UNSAID | one, UNSAID | other
+    one, other = EARLIER_DEFAULTS | one, EARLIER_DEFAULTS | other
     for name in {**one, **other}:
         if one.get(name) != other.get(name) and name != "hardware.name":
             return name, one.get(name, "not set"), other.get(name, "not set")

@@ -61,8 +61,7 @@ class Experiment:
     noise_seed: Annotated[int, Flag("N", "0")] = 0
     """Seed of the noise, apart from the networks'."""
     noise_stream: Annotated[names.Streams, Flag("{1.16,1.17}", "1.16")] = "1.16"
-    """NumPy whose draws flip labels: 1.16, as in results/ and most likely for the authors (2.5 draws so again), or
-    1.17 (to 2.4), which drew other pair noise."""
+    """NumPy whose draws flip labels: 1.16 (as results/; 2.5 too) or 1.17 (to 2.4); pair noise differs."""
     tau: Annotated[float | None, Flag("X", "the true one")] = None
     """Noise rate that the method is told, from 0 to below 1."""
     seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1")] = (1,)

@@ -84,7 +84,7 @@ def locked(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     path = folder / LOCK
-    lock = FileLock(path, timeout=0)
+    lock = FileLock(path, timeout=0.2, poll_interval=0.05)  # its owner may just be removing it
     try:
         lock.acquire()
     except Timeout as error:

@@ -36,7 +36,7 @@ def in_processes(
     asked for when a process is free to take it. Each process calls `begin` first, with its number from 0 on.
     """
     waiting = iter(items)
-    crew: dict[Connection, BaseProcess] = {}
+    processes: dict[Connection, BaseProcess] = {}
     at_work: dict[Connection, Any] = {}
 
     def hand_out(pipe: Connection, item: Any) -> None:
@@ -46,11 +46,11 @@ def in_processes(
     try:
         for number, item in zip(range(workers or os.cpu_count() or 1), waiting, strict=False):
             pipe, process = _start(work, None if begin is None else partial(begin, number))
-            crew[pipe] = process
+            processes[pipe] = process
             hand_out(pipe, item)
         while at_work:
             for pipe in set(at_work).intersection(wait(at_work)):
-                kind, content = _receive(pipe, crew[pipe], at_work[pipe])
+                kind, content = _receive(pipe, processes[pipe], at_work[pipe])
                 if kind == "message":
                     on_message(content)
                 elif kind == "failed":
@@ -62,9 +62,9 @@ def in_processes(
                         break
                     yield done
     finally:
-        for process in crew.values():
+        for process in processes.values():
             process.terminate()
-        for pipe, process in crew.items():
+        for pipe, process in processes.items():
             process.join()
             pipe.close()
 

@@ -78,7 +78,7 @@ class RunProgress(Queue):
             if kept:
                 self.finished, self.waiting, self.resume_from = kept.finished, kept.waiting, kept.state
                 halved, seconds = kept.halved, kept.seconds
-                say(f"going on {where(kept)}")
+                say(f"going on {resume_point(kept)}")
         else:
             for folder, config in zip(folders, configs, strict=True):
                 remove_unfinished(folder)
@@ -142,7 +142,7 @@ def refuse_different(processes: Processes, configs: list[dict[str, Any]]) -> Non
             )
 
 
-def where(kept: checkpoint.Checkpoint) -> str:
+def resume_point(kept: checkpoint.Checkpoint) -> str:
     done = sum(map(len, kept.finished))
     runs = f"{done} runs are finished; " if done else ""
     return runs + (f"after epoch {kept.state.epoch}" if kept.state else "with the next")

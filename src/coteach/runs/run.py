@@ -27,7 +27,7 @@ from coteach.methods import Method
 from coteach.networks.models import take_weights
 from coteach.plan import Plan
 from coteach.runs import folder as files
-from coteach.runs.callbacks import Followed, Tracker
+from coteach.runs.callbacks import TrackedRun, Tracker
 from coteach.runs.checkpoint import advising_resume
 from coteach.runs.experiment import Experiment, differing_fields
 from coteach.runs.folder import locked, stored_experiment
@@ -197,7 +197,7 @@ def run_stack(
         again = f"`{files.resuming(folders[0], experiments[0].data_dir)}`" if alone else "the same command"
         until_done.enter_context(advising_resume(folders[0], again, say))
         until_done.enter_context(prepared.setup.active())
-        followed = until_done.enter_context(Followed(trackers if processes.is_leader else (), folders[0], say))
+        followed = until_done.enter_context(TrackedRun(trackers if processes.is_leader else (), folders[0], say))
 
         def after(epoch: Epoch) -> None:
             followed.after(epoch)
@@ -344,7 +344,7 @@ def in_groups(
             done(group, trained)
             del trained  # its memory is for the next
             continue
-        forget()  # outside of the except clause, whose traceback holds on to the tensors
+        free_cached_memory()  # outside of the except clause, whose traceback holds on to the tensors
         waiting[:] = [piece for g in waiting for piece in halves(g, len(group) // 2)]
         halved(group)
 
@@ -358,7 +358,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
-def forget() -> None:
+def free_cached_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -376,7 +376,7 @@ def fitting_group(
     runs, device = len(problem.seeds), problem.y_RM.device
     if device.type == "cpu" or runs == 1:
         return runs
-    forget()
+    free_cached_memory()
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
     engine = replace(engine, compiled=False)  # not for one step
@@ -387,6 +387,6 @@ def fitting_group(
         break
     taken = torch.cuda.max_memory_allocated(device) - before
     del training
-    forget()
+    free_cached_memory()
     free, _ = torch.cuda.mem_get_info(device)
     return max(1, min(runs, int(0.8 * free) // taken))
