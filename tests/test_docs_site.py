@@ -84,6 +84,7 @@ def test_every_command_is_told_of():
         assert f"| `coteach {annotated.__metadata__[0].name}` |" in text
 
 
+@pytest.mark.slow
 def test_every_number_of_a_row_is_explained(tmp_path):
     table = (DOCS / "start.md").read_text("utf-8").partition("| in a row | |")[2].partition("\n\n")[0]
     explained = set(re.findall(r"`(\w+)`", table))
