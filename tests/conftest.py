@@ -64,10 +64,9 @@ def quick_unless_marked(request: pytest.FixtureRequest, slowness: float) -> Iter
     started = cpu_seconds()
     yield
     spent = cpu_seconds() - started
-    marked = any(map(request.node.get_closest_marker, ("slow", "soak")))
-    if (
-        spent > CPU_SECONDS * LEEWAY * slowness and not marked and not torch.cuda.is_available()
-    ):  # which starts slowly
+    # a GPU takes seconds to start
+    exempt = torch.cuda.is_available() or any(map(request.node.get_closest_marker, ("slow", "soak")))
+    if spent > CPU_SECONDS * LEEWAY * slowness and not exempt:
         pytest.fail(f"it took {spent:.1f} s of CPU: make it cheaper, or mark it slow")
 
 
