@@ -71,6 +71,7 @@ def changed(folder: Path, change) -> None:
         (lambda h, t: h.update(format=3), "format 3, but this version reads 2"),
         (lambda h, t: h.pop("lengths"), "no checkpoint of coteach, or damaged"),
         (lambda h, t: h.update(waiting=[["a", 2]]), "no checkpoint of coteach, or damaged"),
+        (lambda h, t: h.update(halved=[float("inf")]), "no checkpoint of coteach, or damaged"),
         (lambda h, t: h["lengths"][0].update({"metrics.jsonl": 10**9}), "metrics.jsonl has lost rows"),
         (lambda h, t: t.pop("stack.theta"), "too many or too few"),
         (lambda h, t: t.update({"stack.theta": t["stack.theta"][..., :-1].clone()}), "shape"),

@@ -124,7 +124,7 @@ def read_checkpoint(folder: Path, *, only_facts: bool = False) -> Checkpoint | N
             float(header["seconds"]),
             None if at is None else State(int(at[0]), int(at[1]), tensors),
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise NotResumable(f"{path} {damaged}") from error
 
 
@@ -142,7 +142,7 @@ def stored_setup(folder: Path) -> StoredSetup:
     try:
         setup = Setup(str(there["device"]), Engine.from_table(there), int(config["hardware"]["threads"]))
         return StoredSetup(setup, int(there["group"]))
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise NotResumable(f"{folder}/config.toml is damaged: begin anew in another folder.") from error
 
 
