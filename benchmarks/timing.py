@@ -16,10 +16,11 @@ from cases import Case
 from roofline import synchronise
 
 from coteach.engine import Engine
-from coteach.engine.setup import Options, set_up
+from coteach.engine.setup import set_up
 from coteach.engine.training import Epoch, Training
 from coteach.iterative import fit_iterative
 from coteach.measure import Reference, evaluate, measure
+from coteach.runs.prepare import engine_options
 from coteach.train import fit
 
 Show = Callable[[str, int, int], None]  # what is going on, how far it is, of how much
@@ -71,8 +72,7 @@ def time_ours(case: Case, epochs: int, show: Show, limit: float = OUR_LIMIT) -> 
     first = 1 + sum(len(phase.epochs) for phase in case.method.phases(plan)[:-1])
     with torch.random.fork_rng(devices=[]):
         network = case.build()
-    e = case.experiment
-    options = Options(e.precision, e.stack, e.compile, e.deterministic)
+    options = engine_options(case.experiment)
     # as for a whole training, else a few epochs would not be worth a compilation
     setup = set_up(network, case.runs, case.method, case.plan, case.samples, case.device, options)
     problem, reference = case.problem()

@@ -7,6 +7,18 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
+class Flag:
+    """How a flag looks in a help whose default depends on the others, or whose choices are listed elsewhere.
+
+    Plain data: an experiment says it of its fields, and needs no command line.
+    """
+
+    metavar: str
+    default: str
+    text: str | None = None  # else the docstring of the field
+
+
+@dataclass(frozen=True)
 class MethodFacts:
     """What is said of a method wherever it is offered, drawn or listed."""
 

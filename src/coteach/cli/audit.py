@@ -18,7 +18,7 @@ from rich.text import Text
 
 from coteach import names
 from coteach.checks import is_whole
-from coteach.flags import Flag
+from coteach.names import Flag
 from coteach.runs.folder import claim_folder
 from coteach.terminal import console, progress_bars
 

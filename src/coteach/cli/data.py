@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from coteach import data
-from coteach.flags import Flag
+from coteach.names import Flag
 from coteach.terminal import console
 
 DATA_EXAMPLES = """

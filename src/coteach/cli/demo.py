@@ -9,8 +9,7 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from coteach.cli.run import progress_note
-from coteach.flags import Flag
-from coteach.names import METHOD_FACTS
+from coteach.names import METHOD_FACTS, Flag
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.runs.parallel import Send, in_processes

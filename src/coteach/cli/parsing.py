@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from coteach.flags import Flag
+from coteach.names import Flag
 
 NUMBER_WORDS: dict[Any, str] = {int: "whole number", float: "number"}
 REGISTRY = ConstructorRegistry()

@@ -8,8 +8,7 @@ from typing import Annotated
 import tyro
 
 from coteach.files import write_atomically
-from coteach.flags import Flag
-from coteach.names import MEASURES, check_name
+from coteach.names import MEASURES, Flag, check_name
 from coteach.paper.presets import preset_names
 from coteach.terminal import console
 

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from coteach.cli.run import progress_note
-from coteach.flags import Flag
+from coteach.names import Flag
 from coteach.paper import compare
 from coteach.paper.compare import Comparison
 from coteach.paper.measured import in_folder, path_of, preset_records, read_cell, taken_over

@@ -13,7 +13,7 @@ from coteach import names
 from coteach.checks import check_warmup_loss, is_whole, plain_number
 from coteach.data import DATASETS
 from coteach.fidelity import Fidelity, parse
-from coteach.flags import Flag
+from coteach.names import Flag
 from coteach.networks import NETWORKS
 from coteach.plan import Plan
 from coteach.runs.recipes import Recipe, recipe

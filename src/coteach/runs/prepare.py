@@ -117,13 +117,18 @@ def prepare(experiments: list[Experiment], dataset: Dataset | None, view: View |
     if before:
         setup, group = replace(before.setup, device=device, deterministic=first.deterministic), before.group
     else:
-        options = Options(first.precision, first.stack, first.compile, first.deterministic)
-        setup = set_up(network, len(problem.seeds), method, plan, len(dataset.x_train), device, options)
+        setup = set_up(
+            network, len(problem.seeds), method, plan, len(dataset.x_train), device, engine_options(first)
+        )
         group = first.group
     return Prepared(
         experiments, dataset, draws, problem, reference, method, plan, build, setup, view, group,
         [line for line in (dataset.note, *notes) if line], processes,
     )  # fmt: skip
+
+
+def engine_options(experiment: Experiment) -> Options:
+    return Options(experiment.precision, experiment.stack, experiment.compile, experiment.deterministic)
 
 
 def network_of(build: Callable[[], nn.Module]) -> nn.Module:
