@@ -18,6 +18,7 @@ class Opinions:
     losses: list[list[float]]  # of network n for sample i
     keep: Fraction | float  # λ(e); a fraction is exact, a float is multiplied as the authors' code does
     round_up: bool = True  # |D'| ≥ λ|D|; the authors round down
+    clean: list[list[float]] | None = None  # how likely network n finds the label of sample i right
 
     @property
     def networks(self) -> range:
@@ -121,15 +122,30 @@ def log_softmax(scores: list[float], at: int) -> float:
     return scores[at] - top - math.log(sum(math.exp(score - top) for score in scores))
 
 
+def dividemix(o: Opinions) -> Picks:
+    """The peer's mixture tells which labels are likely right."""
+    return exchanged([likely(o, n) for n in o.networks])
+
+
+def likely(o: Opinions, network: int) -> list[int]:
+    assert o.clean is not None
+    return [i for i in o.samples if o.clean[network][i] >= 0.5]
+
+
+def coteaching_plus_by_mixture(o: Opinions) -> Picks:
+    return exchanged([[i for i in likely(o, n) if i in disagreement(o)] for n in o.networks])
+
+
 def candidates(rule: Callable[[Opinions], Picks], o: Opinions) -> list[int]:
     """Step 4: among which samples a rule chooses."""
-    return disagreement(o) if rule in (decoupling, coteaching_plus, coteaching_plus_own) else list(o.samples)
+    apart = (decoupling, coteaching_plus, coteaching_plus_own, coteaching_plus_by_mixture)
+    return disagreement(o) if rule in apart else list(o.samples)
 
 
 def nothing_kept(rule: Callable[[Opinions], Picks], o: Opinions) -> bool:
     """Whether a rule that keeps a share of its candidates had to take them all, the share being none."""
     n_candidates = len(candidates(rule, o))
-    return rule not in (standard, decoupling) and n_candidates > 0 and share(o, n_candidates) == 0
+    return rule not in NO_SHARE and n_candidates > 0 and share(o, n_candidates) == 0
 
 
 RULES: dict[str, Callable[[Opinions], Picks]] = {
@@ -142,6 +158,15 @@ RULES: dict[str, Callable[[Opinions], Picks]] = {
     "cotraining": cotraining,
     "jocor": jocor,
 }
+
+# Of a mixture instead of a share, where a rule picks small losses.
+BY_MIXTURE: dict[Callable[[Opinions], Picks], Callable[[Opinions], Picks]] = {
+    mentornet: lambda o: [likely(o, n) for n in o.networks],
+    coteaching: dividemix,
+    coteaching_plus: coteaching_plus_by_mixture,
+}
+NO_SHARE = (standard, decoupling, *BY_MIXTURE.values())
+
 
 # The paper's Table 1.           small loss, double classifiers, cross update, divergence
 TABLE_1 = {

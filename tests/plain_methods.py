@@ -33,6 +33,7 @@ class Stage:
     rescue: bool = False
     fresh: str | None = None  # start again, with the loss corrected by the "estimated" or the "known" matrix
     nothing_kept: Callable[[oracle.Opinions], bool] | None = None  # the oracle knows it of its own rules
+    divided: bool = False  # all samples are learnt, with labels that are refined or guessed
 
 
 # ---- the methods ----------------------------------------------------------------------------------------------
@@ -66,6 +67,9 @@ def stages(name: str, plan: Plan) -> list[Stage]:
                     rescue=authors.rescue,
                 ),
             ]
+        case "dividemix":
+            surer = each(less_confident(SAMPLE_LOSSES[first_loss], plan.confidence_penalty))
+            return [Stage(warm, oracle.standard, surer), Stage(later, oracle.dividemix, loss, divided=True)]
         case "cotraining":
             begin = max(plan.warmup, min(plan.ramp, plan.epochs // 2))
             return [
@@ -130,6 +134,14 @@ SAMPLE_LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         0.1 * F.cross_entropy(logits, target, reduction="none") + 4 * (1 - probability(logits, target))
     ),
 }
+
+
+def less_confident(loss: Callable[[Tensor, Tensor], Tensor], weight: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def penalised(logits: Tensor, target: Tensor) -> Tensor:
+        p = F.softmax(logits, 1)
+        return loss(logits, target) + weight * (p * p.log()).sum(1)
+
+    return penalised
 
 
 def each(loss: Callable[[Tensor, Tensor], Tensor]) -> Losses:

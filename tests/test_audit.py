@@ -16,15 +16,17 @@ from sklearn.datasets import make_classification
 from coteach import RobustClassifier
 from coteach.audit.judge import HIGH_NOISE_RATE, judge, note_on_high_estimate
 from coteach.audit.samples import FEWEST, LabelledSamples, Skipped, usable
+from coteach.classifier.options import USUAL_EPOCHS
 from coteach.cli import main
 from coteach.cli.audit import AUDIT_METHODS, Audit
 from coteach.files import as_csv
+from coteach.modern import MODERN_EPOCHS
 from coteach.names import ONLY_IN_RUNS
 
 NPZ = Path("data.npz")
 FILES = [
-    *("cleaned.csv", "encoding.json", "model.md", "model.safetensors", "review.html", "summary.json"),
-    "suspects.csv",
+    *("cleaned.csv", "encoding.json", "model.md", "model.safetensors", "quality.csv"),
+    *("review.html", "summary.json", "suspects.csv"),
 ]
 
 
@@ -92,7 +94,7 @@ def test_the_wrong_labels_are_found_and_everything_is_written(npz, capsys):
     assert summary["settings"]["classifier"]["epochs"] == 10
     assert summary["seconds"]["training"] > 0
     said = capsys.readouterr().out
-    assert "about" in said
+    assert "about" not in said  # how long it takes, which is under half a minute
     assert "written to runs/audit" in said
 
 
@@ -300,7 +302,10 @@ def test_ctrl_c_says_what_was_written(npz, capsys, monkeypatch):
     with pytest.raises(SystemExit) as stop:
         main("audit --npz data.npz --epochs 1 --noise-rate 0.1 --out out".split())
     assert stop.value.code == 130
-    assert "stopped; written to out: cleaned.csv, model.safetensors, suspects.csv." in capsys.readouterr().err
+    assert (
+        "stopped; written to out: cleaned.csv, model.safetensors, quality.csv, suspects.csv."
+        in capsys.readouterr().err
+    )
 
 
 def test_a_full_disk_is_one_sentence(npz, capsys, monkeypatch):
@@ -328,7 +333,7 @@ def test_the_help_tells_the_classifiers_defaults():
     classifier = RobustClassifier()
     hints = {f.name: str(f) for f in fields(Audit)}
     assert f"default={classifier.method!r}" in hints["method"]
-    assert f"default='{classifier.epochs}'" in hints["epochs"]
+    assert f"default='{MODERN_EPOCHS} if modern, else {USUAL_EPOCHS}'" in hints["epochs"]
     assert not set(AUDIT_METHODS) & set(ONLY_IN_RUNS)
     assert Audit().noise_rate == classifier.noise_rate
 
@@ -454,7 +459,8 @@ def test_names_with_quotes_and_backslashes_are_shown_as_they_are():
     assert note.endswith("about: 'a\\b', 'it's', 'say \"x\"'")
 
 
-def test_the_bar_is_filled_when_the_training_ends(monkeypatch):
+@pytest.mark.parametrize("seconds", [3600.0, None])
+def test_the_bar_is_filled_when_the_training_ends(seconds, monkeypatch):
     from io import StringIO
 
     from rich.console import Console
@@ -463,7 +469,7 @@ def test_the_bar_is_filled_when_the_training_ends(monkeypatch):
 
     file = StringIO()
     monkeypatch.setattr(audit, "console", Console(file=file, width=100))  # no terminal: the last state is written
-    with audit.expected_progress("coteaching", 3600.0):
+    with audit.expected_progress("coteaching", seconds):
         pass
     assert file.getvalue().split() == ["coteaching", "━" * 40, "took", "1", "s"]
 

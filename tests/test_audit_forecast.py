@@ -59,7 +59,7 @@ def test_slow_networks_are_judged_by_two_batches_of_two(samples, slow_clock):
     assert SEEN == [2, 2, 2]  # the first asks what the network answers at all
     assert seconds == pytest.approx(2 / 2 * M * 2 * 20)  # of a sample; samples, networks, epochs
     auto = forecast(RobustClassifier(module=Counting, epochs=20, device="cpu"), samples)
-    assert auto == pytest.approx(3 * seconds)
+    assert auto == pytest.approx((1 + (4 + 1 / 3) / 2) * seconds)  # five single networks; and what they predict
     one = forecast(RobustClassifier("standard", module=Counting, epochs=20, noise_rate=0, device="cpu"), samples)
     assert one == pytest.approx(seconds / 2)
 
@@ -75,32 +75,46 @@ def test_very_slow_networks_are_judged_by_one(samples, monkeypatch):
 def test_quick_networks_are_judged_by_an_epoch(samples, monkeypatch):
     tried = []
     monkeypatch.setattr(module, "step_seconds", lambda *_: 1e-6)
-    monkeypatch.setattr(
-        module, "seconds_from_epochs", lambda classifier, samples, batch: tried.append(batch) or 7.0
-    )
+    monkeypatch.setattr(module, "seconds_from_epochs", lambda *said: tried.append(said) or 7.0)
     assert forecast(RobustClassifier(device="cpu"), samples) == 7.0
-    assert tried == [M // 16]
+    ((one_epoch, _, batch, epochs),) = tried
+    assert (one_epoch.epochs, one_epoch.noise_rate, batch) == (1, 0.1, M // 16)
+    # the pair's; and of five single networks on four fifths each, which predict the fifth
+    assert epochs == pytest.approx(20 + 5 * (0.8 + 0.2 / 3) * 20 / 2)
+
+
+def test_images_that_are_mirrored_are_predicted_twice(monkeypatch):
+    x = np.zeros((M, 3, 16, 16), dtype=np.uint8)
+    samples = LabelledSamples(x, Y, [str(i) for i in range(M)], "arrays", Path("data.npz"))
+    monkeypatch.setattr(module, "step_seconds", lambda *_: 1.0)
+    seconds = [forecast(RobustClassifier(epochs=6, mirror=m, device="cpu"), samples) for m in (False, True)]
+    assert seconds == pytest.approx([2 * M * (6 + (4 + predicted) * 6 / 2) for predicted in (1 / 3, 2 / 3)])
 
 
 def test_a_step_is_timed_by_batches_that_grow(samples, monkeypatch):
     SEEN.clear()
-    monkeypatch.setattr(module.time, "perf_counter", lambda: float(SEEN[-1] > 30))  # the last takes no time, too
-    module.step_seconds(RobustClassifier(module=Counting, device="cpu"), samples, 37)
-    assert SEEN == [2, 2, 2, 8, 32, 37]
+    monkeypatch.setattr(
+        module.time, "perf_counter", lambda: float(bool(SEEN) and SEEN[-1] > 30)
+    )  # the last takes no time, too
+    module.step_seconds(Counting(4, 3), samples, 37)
+    assert SEEN == [2, 2, 8, 32, 37]
 
 
 def test_the_trial_of_an_epoch_grows_with_the_epochs(samples, slow_clock):
     batch = M // 16
     short, long = (
-        seconds_from_epochs(RobustClassifier(epochs=epochs, noise_rate=0.1, device="cpu"), samples, batch)
+        seconds_from_epochs(RobustClassifier(epochs=1, noise_rate=0.1, device="cpu"), samples, batch, epochs)
         for epochs in (20, 200)
     )
     assert long == pytest.approx(10 * short)
     assert short == pytest.approx(2 * 20 * M / len(evenly_from_classes(Y, 2 * batch)))
 
 
-@pytest.mark.parametrize("seconds, told", [(3601.0, True), (3599.0, False)])
-def test_images_that_take_a_cpu_long_are_told(seconds, told, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "seconds, told, about",
+    [(3601.0, True, ": about 60 min in all"), (3590.0, False, ": about 60 min in all"), (5.0, False, "\n")],
+)
+def test_images_that_take_a_cpu_long_are_told(seconds, told, about, tmp_path, monkeypatch, capsys):
     from PIL import Image
 
     for i in range(12):
@@ -113,3 +127,4 @@ def test_images_that_take_a_cpu_long_are_told(seconds, told, tmp_path, monkeypat
     said = capsys.readouterr().out
     assert said.index("timing an epoch") < said.index("training coteaching on the CPU")
     assert ("a smaller --size" in said) == told
+    assert f"on the CPU{about}" in said  # left out under half a minute

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from coteach.audit.encoding import features
 from coteach.audit.images import fitted, read_image, read_images, read_new_images
 from coteach.cli import main
+from permissions import needs_users, ordinary_user, public_folder
 
 
 def picture(level: int = 100, size: tuple[int, int] = (8, 8), mode: str = "RGB") -> Image.Image:
@@ -118,6 +119,50 @@ def test_links_to_files_are_read_and_links_to_folders_are_not(folder, tmp_path):
     assert why(samples, "dark/loop") == why(samples, "dark/away") == "a link to a folder, which is not followed"
 
 
+def test_a_link_in_the_place_of_a_class_is_not_followed(folder):
+    """A hostile test linked a class to the root of the file system: 351,695 files were walked through."""
+    (folder / "root").symlink_to("/")
+    samples = read_images(folder, 8)
+    assert len(samples) == 20
+    assert why(samples, "root") == "a link to a folder, which is not followed"
+
+
+@needs_users
+def test_what_may_not_be_looked_at_is_skipped_and_named():
+    with public_folder() as folder:
+        (folder / "closed").mkdir()
+        for label, shade in (("dark", 40), ("light", 200)):
+            (folder / label).mkdir()
+            for n in range(3):
+                picture(shade).save(folder / label / f"{n}.png")
+            picture(shade).save(folder / "closed" / f"{label}.png")
+        (folder / "closed").chmod(0)
+        (folder / "dark" / "0.png").chmod(0)
+        (folder / "dark" / "link.png").symlink_to(folder / "closed" / "dark.png")
+        (folder / "entry").symlink_to(folder / "closed" / "dark.png")
+        with ordinary_user():
+            samples = read_images(folder, 8)
+    assert len(samples) == 5
+    assert why(samples, "dark/0.png") == why(samples, "dark/link.png") == "cannot be opened: Permission denied"
+    assert why(samples, "closed") == "a folder that cannot be read (Permission denied)"
+    assert why(samples, "entry") == "lies in no class folder"
+
+
+def test_a_file_that_goes_while_it_is_read_is_skipped(folder, monkeypatch):
+    odd = folder / "dark" / "odd.png"
+    odd.write_bytes(b"no image")
+    real = Image.open
+
+    def opened(path, *arguments, **options):
+        if path == odd:
+            odd.unlink()
+            raise UnidentifiedImageError
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(Image, "open", opened)
+    assert why(read_images(folder, 8), "dark/odd.png") == "not an image"
+
+
 def test_a_decompression_bomb_is_refused(folder, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     picture(size=(40, 40), mode="L").save(folder / "dark" / "large.png")  # a warning of Pillow's
@@ -213,6 +258,17 @@ def test_grey_and_colour_together_become_colour(folder):
     assert (samples.x[samples.ids.index("dark/grey.png")] == 90).all()
 
 
+def test_grey_images_in_files_for_colour_have_one_channel(tmp_path):
+    (tmp_path / "a").mkdir()
+    for i, level in enumerate((3, 250)):
+        picture(level).save(tmp_path / "a" / f"{i}.png")
+        picture(level).save(tmp_path / "a" / f"{i}.jpg")
+    samples = read_images(tmp_path, 8)
+    assert samples.x.shape == (4, 1, 8, 8)
+    assert samples.x[0].max() == samples.x[0].min() == 3
+    assert samples.encoding["channels"] == 1
+
+
 def test_grey_and_deep_images_alone_have_one_channel(tmp_path):
     for label in "ab":
         (tmp_path / label).mkdir()
@@ -279,10 +335,44 @@ def test_new_images_are_read_as_the_old_ones(folder):
         read_new_images([folder / "broken.png"], 16, 3)
 
 
+def audited(folder: Path, *flags: str) -> dict:
+    main(["audit", "--images", str(folder), "--out", "out", "--epochs", "1", "--noise-rate", "0.1", *flags])
+    return json.loads(Path("out/summary.json").read_text())["settings"]["network"]
+
+
+@pytest.mark.parametrize(
+    "flags, mirrored, told",
+    [([], True, True), (["--mirror", "yes"], True, False), (["--mirror", "no"], False, False)],
+)
+def test_mirrored_images_are_told_unless_asked_for(flags, mirrored, told, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder.parent)
+    network = audited(folder, "--size", "16", "--width", "0.125", "--device", "cpu", *flags)
+    assert network == {"name": "fast_cnn", "width": 0.125, "mirror": mirrored}
+    assert ("give --mirror no" in capsys.readouterr().out) == told
+
+
+@pytest.mark.parametrize(
+    "flags, message, read",
+    [
+        (["--cutout", "-1"], "cutout is -1", False),
+        (["--mixup", "nan"], "mixup is nan", False),
+        (["--recipe", "paper", "--width", "2"], "small_cnn has one width only: leave --width out", True),
+        (["--size", "8", "--width", "2"], "mlp has one width only: leave --width out", True),
+    ],
+)
+def test_a_mistake_in_a_recipe_is_told_as_soon_as_it_shows(flags, message, read, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(SystemExit):
+        audited(folder, *flags)
+    said = capsys.readouterr()
+    assert message in said.err
+    assert ("reading" in said.out) == read
+
+
 def test_the_command_on_images_and_the_lines_that_load_its_model(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder.parent)
     (folder / "dark" / "broken.png").write_text("no image")
-    main("audit --images pictures --size 8 --epochs 15 --noise-rate 0.1 --out out".split())
+    main("audit --images pictures --encoder none --size 8 --epochs 15 --noise-rate 0.1 --out out".split())
     assert "skipped: dark/broken.png (not an image)" in capsys.readouterr().out
     summary = json.loads(Path("out/summary.json").read_text())
     assert summary["skipped"] == [{"where": "dark/broken.png", "why": "not an image"}]

@@ -12,15 +12,27 @@ from PIL import Image
 from torch import Tensor
 
 from coteach.augment import (
+    AUGMENTS,
+    CHANGE_DRAWS,
+    CHANGES,
     CROP_DRAWS,
+    CUTOUT_DRAWS,
     RESIZED_CROP_DRAWS,
+    SHIFT_DRAWS,
     TINY_IMAGENET_MEAN,
     TINY_IMAGENET_STD,
     center_crop,
+    cutouts,
     normalise,
+    random_changes,
     random_crop_flip,
+    random_cutout,
     random_resized_crop_flip,
+    random_shift,
+    shifts,
+    strong_changes,
 )
+from plain_ingredients import changed, cut, moved
 
 ALMOST_ONE = 1 - 2**-53
 
@@ -186,6 +198,99 @@ def test_parts_have_the_promised_areas():
     assert 0.47 < area.mean() < 0.54
 
 
+# ---- shifts over a reflected border, and mirrors -----------------------------------------------------------
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    height=st.integers(1, 9),
+    width=st.integers(1, 9),
+    shift=st.integers(0, 20),
+    mirror=st.booleans(),
+    dtype=st.sampled_from([torch.uint8, torch.float32, torch.float64]),
+)
+@example(seed=0, height=4, width=1, shift=9, mirror=True, dtype=torch.uint8)  # many times the image
+def test_a_shift_is_a_window_of_the_reflected_image(seed, height, width, shift, mirror, dtype):
+    x = images(seed, 2, 3, 2, height, width, dtype=dtype)
+    u = draws(seed, 2, 3, SHIFT_DRAWS)
+    expected = one_by_one(lambda image, numbers: moved(image, numbers, shift, mirror), x, u)
+    shifted = random_shift(x, u, shift, mirror)
+    assert shifted.dtype == dtype
+    assert torch.equal(shifted, expected)
+
+
+def test_no_shift_is_the_image_and_a_mirror_alone_turns_half_of_them():
+    x, u = images(0, 1, 2000, 2, 4, 5), images(1, 1, 2000, SHIFT_DRAWS)
+    assert torch.equal(random_shift(x, u, 0, mirror=False), x)
+    turned = random_shift(x, u, 0, mirror=True)
+    is_same, is_turned = ((turned == other).flatten(2).all(2)[0] for other in (x, x.flip(-1)))
+    assert (is_same ^ is_turned).all()
+    assert 0.46 < is_turned.double().mean() < 0.54
+
+
+def test_every_shift_is_as_likely():
+    """Down and across by -1, 0 or 1: nine places of the middle pixel."""
+    x = torch.zeros(1, 9000, 1, 5, 5)
+    x[..., 2, 2] = 1
+    shifted = random_shift(x, images(2, 1, 9000, SHIFT_DRAWS), 1, mirror=False)
+    found = shifted.sum((0, 1, 2))
+    assert (found[1:4, 1:4] > 850).all()
+    assert (found[1:4, 1:4] < 1150).all()
+    assert found.sum() == 9000
+
+
+# ---- squares that are blanked ------------------------------------------------------------------------------
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    height=st.integers(1, 9),
+    width=st.integers(1, 9),
+    size=st.integers(1, 24),
+    dtype=st.sampled_from([torch.uint8, torch.float32, torch.float64]),
+)
+def test_a_cutout_is_a_square_of_the_mean(seed, height, width, size, dtype):
+    x = images(seed, 2, 3, 2, height, width, dtype=dtype)
+    u = draws(seed, 2, 3, CUTOUT_DRAWS)
+    expected = one_by_one(lambda image, numbers: cut(image, numbers, size), x, u)
+    blanked = random_cutout(x, u, size)
+    assert blanked.dtype == dtype
+    tolerance = {torch.uint8: 1, torch.float32: 1e-6, torch.float64: 1e-12}[dtype]  # half a byte up or down
+    torch.testing.assert_close(blanked, expected, rtol=0, atol=tolerance)
+
+
+def test_a_cutout_of_bytes_is_the_nearest_byte_and_all_else_stays():
+    x = torch.zeros(1, 1, 1, 4, 4, dtype=torch.uint8)
+    x[..., :, 0] = 255  # a mean of 63.75
+    blanked = random_cutout(x, torch.tensor([[[0.5, 0.5]]]), 2)
+    assert (blanked[..., 1:3, 1:3] == 64).all()
+    blanked[..., 1:3, 1:3] = 0
+    assert torch.equal(blanked, x)
+
+
+def test_a_centre_may_be_any_pixel_and_the_square_reach_over_the_border():
+    x = torch.zeros(1, 4000, 1, 4, 4)
+    x[..., 0, 0] = 16.0  # so that the mean is 1
+    blanked = random_cutout(x, images(4, 1, 4000, CUTOUT_DRAWS), 3) == 1
+    assert set(blanked.sum((-2, -1)).unique().tolist()) == {4, 6, 9}
+    assert len(blanked.flatten(0, 2).flatten(1).unique(dim=0)) == 16
+
+
+# ---- one after the other -----------------------------------------------------------------------------------
+
+
+def test_one_after_the_other_takes_the_numbers_of_both():
+    x, u = images(5, 2, 3, 1, 6, 6), draws(5, 2, 3, CROP_DRAWS + SHIFT_DRAWS + CUTOUT_DRAWS)
+    first, second, third = AUGMENTS["crop_flip"], shifts(2, mirror=True), cutouts(3)
+    chain = first.then(second).then(third)
+    assert chain.numbers == u.shape[-1]
+    assert chain.size == first.size
+    expected = random_crop_flip(x, u[..., :3])
+    expected = random_cutout(random_shift(expected, u[..., 3:6], 2, mirror=True), u[..., 6:], 3)
+    assert torch.equal(chain.train(x, u), expected)
+    assert torch.equal(chain.test(x), x)
+
+
 # ---- normalisation -----------------------------------------------------------------------------------------
 
 
@@ -205,3 +310,42 @@ def test_normalise():
 def test_normalise_wants_a_number_per_channel():
     with pytest.raises(ValueError, match="images of 1 channels.*3 and 3"):
         normalise(images(0, 1, 1, 1, 4, 4), TINY_IMAGENET_MEAN, TINY_IMAGENET_STD)
+
+
+# ---- strong views ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_change_is_that_of_a_loop_over_pixels(change):
+    x, u = images(1, 2, 4, 3, 5, 6), draws(2, 2, 4, CHANGE_DRAWS)
+    u[..., 0] = (CHANGES.index(change) + 0.5) / len(CHANGES)
+    torch.testing.assert_close(random_changes(x, u), one_by_one(changed, x, u), rtol=1e-9, atol=1e-9)
+    assert torch.allclose(random_changes(x, u), x) == (change == "none")
+
+
+def test_changes_follow_each_other():
+    x, u = images(3, 1, 6, 3, 6, 5), draws(4, 1, 6, 3 * CHANGE_DRAWS)
+    torch.testing.assert_close(random_changes(x, u), one_by_one(changed, x, u), rtol=1e-9, atol=1e-9)
+    strong = strong_changes(3)
+    assert strong.numbers == u.shape[-1]
+    assert torch.equal(strong.train(x, u), random_changes(x, u))
+    assert torch.equal(strong.test(x), x)
+
+
+def test_the_units_of_an_image_do_not_matter():
+    """So that standardised images are changed as others are."""
+    x, u = images(5, 1, 20, 3, 6, 6), draws(6, 1, 20, 2 * CHANGE_DRAWS)
+    torch.testing.assert_close(random_changes(5 * x - 2, u), 5 * random_changes(x, u) - 2, rtol=1e-9, atol=1e-9)
+
+
+def test_every_change_is_drawn_and_stays_within_the_images_range():
+    x, u = images(7, 1, 500, 1, 4, 4), draws(8, 1, 500, CHANGE_DRAWS)
+    found = random_changes(x, u)
+    assert len(set((u[..., 0] * len(CHANGES)).long().flatten().tolist())) == len(CHANGES)
+    low, high = (of((-3, -2, -1), keepdim=True) for of in (x.amin, x.amax))
+    assert ((found >= low - 1e-9) & (found <= high + 1e-9)).all()
+
+
+def test_an_image_of_one_colour_stays_as_it_is():
+    x, u = torch.full((1, 30, 3, 4, 4), 0.4, dtype=torch.float64), draws(9, 1, 30, 2 * CHANGE_DRAWS)
+    torch.testing.assert_close(random_changes(x, u), x)

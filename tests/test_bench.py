@@ -18,13 +18,21 @@ import torch.nn.functional as F
 from cases import Case, make_case, stand_in
 from hypothesis import given
 from hypothesis import strategies as st
-from roofline import Rates, Work, epoch_work, roofline_seconds, training_step
+from roofline import Rates, Work, epoch_work, forward, roofline_seconds, training_step
+from torch import nn
 
-from coteach import rules
-from coteach.engine.training import Epoch
+from coteach import draws, modern, rules
+from coteach.augment import random_cutout
+from coteach.engine import Engine
+from coteach.engine.batches import same_view
+from coteach.engine.precision import Precision
+from coteach.engine.training import Epoch, Problem, start
 from coteach.methods import METHODS
+from coteach.networks.fast import FastCNN
 from coteach.networks.models import MLP
+from coteach.plan import Plan
 from coteach.runs.experiment import Experiment
+from coteach.train import fit
 
 BENCH = Path(bench.__file__)
 
@@ -142,7 +150,7 @@ def test_data_that_are_not_there_are_replaced_not_downloaded(tmp_path, monkeypat
     monkeypatch.setitem(cases.SHAPES, "mnist", (200, 50, (1, 28, 28), 10))
     told = []
     options = bench.flags().parse_args(["--data-dir", str(tmp_path)])
-    found = bench.new_case("mnist", 1, "cpu", options, told.append)
+    found = bench.new_case("mnist", "paper", 1, "cpu", options, told.append)
     assert not found.published
     assert "stand in" in told[0]
     assert found.dataset.x_train.shape == (200, 1, 28, 28)
@@ -228,6 +236,7 @@ def test_of_a_slow_plain_loop_a_part_is_timed_and_scaled(case, monkeypatch):
     assert found.share == 0.5
     assert found.seconds == [2.0 + 2.0] * timing.PLAIN_EPOCHS
     assert 0 < found.updated <= 1
+    assert found.evaluation_share == 0.5
     whole = timing.time_plain(case, "tensor_dataset", silent, longest=1.0)
     assert (whole.share, whole.seconds) == (1, [2.0] * timing.PLAIN_EPOCHS)
 
@@ -317,6 +326,136 @@ def test_both_loaders_give_the_same_images(channels):
     assert torch.equal(labels, same_labels)
 
 
+# ---- the plain loop of today ----------------------------------------------------------------------------------
+
+M, BATCH, EPOCHS, TAU = 64, 16, 3, 0.3
+MODERN = replace(
+    Plan(epochs=EPOCHS, **modern.modern_plan(EPOCHS, BATCH)), mirror=False, shift=0, cutout=0, lookahead=3, ramp=1
+)
+
+
+def thin() -> nn.Module:
+    return FastCNN(4, 3, 16, width=1 / 8)
+
+
+def some_images(n: int, side: int = 16) -> torch.Tensor:
+    return torch.randint(0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(0)).byte()
+
+
+def modern_pair(plan: Plan, steps: int, build=thin, half: bool = False) -> loops.ModernPair:
+    return loops.ModernPair(
+        build, "cpu", plan.epochs * steps, lr=plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay,
+        rise=plan.one_cycle, lookahead=plan.lookahead, half=half,
+    )  # fmt: skip
+
+
+def test_the_loop_of_today_learns_step_by_step_as_we_do():
+    """The same batches in the same order: after three epochs of four steps all weights are the same."""
+    # not bytes: where pixels are equal, round-off would decide which of them is the largest
+    x, y = torch.rand(M, 3, 16, 16, dtype=torch.float64), torch.arange(M) % 4
+    problem = Problem(x, y[None], 4, [TAU], [5])
+    engine = Engine(dtype=torch.float64, batched=False)
+    begin = start(problem, 2, MODERN, thin, engine, same_view)
+    networks = iter([begin.stack.network(n, 0) for n in range(2)])
+    ours = fit(problem, METHODS["coteaching"], MODERN, thin, engine=engine).stack
+    pair = modern_pair(MODERN, M // BATCH, lambda: next(networks))
+    for epoch in MODERN.all_epochs:
+        order = draws.permutation(draws.keys([5], "shuffle", epoch), M)[0]
+        batches = [(x[index], y[index]) for index in order.split(BATCH)]
+        assert pair.train(batches, MODERN.keep_rate(epoch, TAU)) == M // BATCH
+    for n, network in enumerate(pair.networks):
+        for (name, one), other in zip(
+            network.state_dict().items(), ours.network(n, 0).state_dict().values(), strict=True
+        ):
+            torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_the_loop_of_today_learns(half):
+    y = torch.arange(320) % 3
+    x = some_images(320)
+    x[torch.arange(320), y] //= 4  # each class lacks a colour
+    options = {"mirror": True, "shift": 1, "cutout": 4}
+    batches, tests = loops.on_device(x[:256], y[:256], x[256:], y[256:], 32, "cpu", **options)
+    torch.manual_seed(1)
+    pair = modern_pair(replace(MODERN, epochs=6, lr=0.2), len(batches), half=half)
+    before = pair.test(tests)
+    for _ in range(6):
+        assert pair.train(batches, 0.9) == 8
+    assert max(before) < 0.5
+    assert min(pair.test(tests)) > 0.9
+
+
+def test_its_images_are_mirrored_and_shifted_over_a_reflected_border():
+    """Every change of the one image is drawn sooner or later, and nothing else."""
+    x = some_images(1, side=5)
+    padded = F.pad(x / 255, (1, 1, 1, 1), mode="reflect")
+    shifts = [padded[0, :, i : i + 5, j : j + 5] for i in range(3) for j in range(3)]
+    wanted = {tuple(image.flatten().tolist()) for one in shifts for image in (one, one.flip(-1))}
+    y = torch.zeros(400, dtype=torch.int64)
+    torch.manual_seed(0)
+    images = loops.ImagesOnDevice(x.expand(400, -1, -1, -1), y, 200, "cpu", mirror=True, shift=1, cutout=0)
+    found = torch.cat([x_B for x_B, _ in images])
+    assert {tuple(image.flatten().tolist()) for image in found} == wanted
+    plain = loops.ImagesOnDevice(x.expand(9, -1, -1, -1), y[:9], 4, "cpu", mirror=False, shift=0, cutout=0)
+    assert len(plain) == 2
+    assert all(torch.equal(x_B, (x / 255).expand(4, -1, -1, -1)) for x_B, _ in plain)
+
+
+def test_its_batches_have_every_sample_once_with_its_label():
+    x, y = some_images(32), torch.arange(32)
+    images = loops.ImagesOnDevice(x, y, 16, "cpu", mirror=False, shift=0, cutout=0)
+    (x_1, y_1), (x_2, y_2) = images
+    labels = torch.cat([y_1, y_2])
+    assert sorted(labels.tolist()) == list(range(32))
+    assert labels.tolist() != list(range(32))
+    assert torch.equal(torch.cat([x_1, x_2]), x[labels] / 255)
+
+
+def test_it_cuts_squares_as_we_do():
+    """Of all centres that there are, of an even and an odd side."""
+    x = some_images(1, side=5).double().expand(400, -1, -1, -1) / 255
+    torch.manual_seed(0)
+    for side in (2, 3):
+        centres = torch.cartesian_prod(torch.arange(5), torch.arange(5)) / 5 + 0.01
+        wanted = random_cutout(x[:25], centres, side)
+        found = loops.cut(x, side)
+        assert {hash(tuple(i.flatten().round(decimals=9).tolist())) for i in found} == {
+            hash(tuple(i.flatten().round(decimals=9).tolist())) for i in wanted
+        }
+
+
+def test_the_modern_row_has_its_own_loop_beside_it(monkeypatch, capsys):
+    monkeypatch.setattr(bench, "measured_rates", lambda device, precision: Rates(1e9, 1e9))
+    monkeypatch.setitem(cases.SHAPES, "images-32", (64, 16, (3, 16, 16), 3))
+    bench.main("--dataset images-32 --recipe modern --epochs 1 --device cpu --json".split())
+    (line,) = json.loads(capsys.readouterr().out)
+    assert all(line[key] for key in CONTRACT)
+    assert (line["dataset"], line["recipe"], line["network"]) == ("images-32", "modern", "fast_cnn")
+    assert (line["method"], line["plain_loop"], line["batch_size"]) == ("coteaching", "on_device", 32)
+    assert line["ratio"] == pytest.approx(line["plain_seconds_per_epoch"] / line["seconds_per_epoch"])
+    assert line["loader_seconds_per_epoch"] is None
+    table = bench.comparison_table([line])
+    assert "images-32, modern" in table
+    assert table.splitlines()[-1].partition(")")[2].split()[:2] == ["–", "–"]  # of the two other loops
+
+
+@pytest.mark.parametrize(
+    "words, device, wanted",
+    [
+        ("", "cpu", [("mnist", "paper")]),
+        ("", "cuda", [("mnist", "paper"), ("cifar10", "paper"), ("cifar10", "modern")]),
+        ("--method jocor", "cuda", [("mnist", "paper"), ("cifar10", "paper")]),
+        ("--scaling", "cuda", [("mnist", "paper"), ("cifar10", "paper")]),
+        ("--recipe modern", "cpu", [("cifar10", "modern")]),
+        ("--dataset digits", "cuda", [("digits", "paper")]),
+        ("--dataset images-64 digits --recipe modern", "cpu", [("images-64", "modern"), ("digits", "modern")]),
+    ],
+)  # fmt: skip
+def test_what_is_timed(words, device, wanted):
+    assert bench.cases_asked_for(bench.flags().parse_args(words.split()), device) == wanted
+
+
 # ---- the roofline --------------------------------------------------------------------------------------------
 
 
@@ -329,6 +468,50 @@ def test_a_step_of_the_mlp_is_counted_as_by_hand():
     # Twice for the weights of both layers, once more for what the second hands back to the first.
     assert found.flop == 2 * (first + second) + second
     assert found.bytes == 4 * (4 * 2 * parameters + 2 * put_out)
+
+
+@pytest.mark.parametrize("stride, groups, padding", [(1, 1, 1), (2, 1, 0), (1, 4, 1)])
+def test_a_convolution_is_counted_as_by_hand(stride, groups, padding):
+    batch, n_in, n_out, side, kernel = 5, 8, 12, 10, 3
+    out = (side + 2 * padding - kernel) // stride + 1
+    layer = nn.Conv2d(n_in, n_out, kernel, stride, padding, groups=groups, bias=False)
+    of_layer = 2 * batch * n_out * out**2 * (n_in // groups) * kernel**2
+    found = training_step(nn.Sequential(layer, nn.Flatten()), torch.zeros(batch, n_in, side, side), "sgd")
+    assert found.flop == 2 * of_layer  # forward, and the gradient of the weights; nothing is handed back
+    numbers = (
+        3 * layer.weight.numel() + 2 * batch * n_out * out**2
+    )  # parameters, gradient, momentum; put out twice
+    assert found.bytes == 2 * 4 * numbers
+
+
+def test_a_step_of_the_fast_network_is_counted_as_by_hand():
+    """Patches are not learnt and hand nothing back; the first convolution hands nothing back."""
+    batch, channels, side, classes = 6, 3, 16, 5
+    network = FastCNN(classes, channels, side, width=1 / 8, mirror=True)
+    patches = 2 * batch * 15**2 * 12 * (channels * 2**2)
+    blocks, n_in, pixels = [], 24, 15
+    for n_out in (8, 32):
+        blocks.append(2 * batch * pixels**2 * n_out * n_in * 9)
+        pixels //= 2
+        blocks.append(2 * batch * pixels**2 * n_out * n_out * 9)
+        n_in = n_out
+    output = 2 * batch * 32 * classes
+    x_B = torch.zeros(batch, channels, side, side)
+    found = training_step(network, x_B, "sgd")
+    assert found.flop == patches + 2 * blocks[0] + 3 * sum(blocks[1:]) + 3 * output
+    assert forward(network, x_B).flop == 2 * (patches + sum(blocks) + output)  # an image and its mirror image
+
+
+def test_in_half_precision_layers_put_out_half_the_bytes():
+    network, x_B = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten()), torch.zeros(3, 2, 6, 6)
+    sizes = {"steps": 1, "test_samples": 3, "networks": 1, "runs": 1}
+    full, half = (
+        epoch_work(lambda: network, x_B, **sizes, optimizer="sgd", precision=p)
+        for p in (Precision.FLOAT32, Precision.BF16)
+    )
+    assert full.flop == half.flop
+    put_out = 3 * 4 * 4**2 * 2  # of the convolution and of nn.Flatten
+    assert full.bytes - half.bytes == 2 * 2 * put_out * 2  # written and read, in training and in testing
 
 
 def test_an_epoch_is_its_steps_and_its_evaluation():

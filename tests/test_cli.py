@@ -8,17 +8,20 @@ import subprocess
 import sys
 import time
 import weakref
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
+import torch
 
 import coteach
 from coteach import cli
 from coteach.cli import EXAMPLES, Reproduce, main
+from coteach.cli.help import spelling
 from coteach.paper.presets import preset_names
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import default_folder
+from coteach.terminal import progress_bars
 
 COMMAND = [sys.executable, "-m", "coteach"]
 ROOT = Path(__file__).parents[1]
@@ -177,6 +180,9 @@ def test_a_folder_in_use_is_exit_code_2(tmp_path, monkeypatch, capsys):
 def test_the_usual_folder_is_named_after_rule_noise_reading_and_losses():
     experiment = Experiment(method="jocor", noise="pair", rate=0.4, loss="gce", warmup_loss="cross_entropy")
     assert default_folder(experiment) == Path("runs/digits-jocor-pair-0.4-paper-gce-after-cross_entropy")
+    modern = Experiment("cifar10n-worst", "coteaching")
+    assert default_folder(modern) == Path("runs/cifar10n-worst-coteaching-modern")
+    assert default_folder(replace(modern, recipe="paper")) == Path("runs/cifar10n-worst-coteaching-paper")
     assert default_folder(Experiment()) == Path("runs/digits-coteaching_plus-symmetric-0.2-paper")
 
 
@@ -225,7 +231,7 @@ def test_a_terminated_demo_leaves_no_process_behind(tmp_path):
 
 # ---- help -----------------------------------------------------------------------------------------------------
 
-SUBCOMMANDS = sorted(note.name for kind in get_args(cli.Command) for note in get_args(kind)[1:])
+SUBCOMMANDS = sorted(cli.COMMANDS)
 
 
 def help_of(command: str, monkeypatch, capsys) -> str:
@@ -244,6 +250,7 @@ def examples_in(text: str) -> list[str]:
 def test_a_help_fits_the_screen_and_ends_with_examples(command, monkeypatch, capsys):
     text = help_of(command, monkeypatch, capsys)
     assert max(map(len, text.splitlines())) <= 80
+    assert len(text.splitlines()) <= 60
     own = [example for example in examples_in(text) if example.startswith(f"coteach {command}".strip())]
     assert len(own) >= 2
     assert text.endswith(EXAMPLES[command])
@@ -272,9 +279,63 @@ def test_no_words_at_all_ask_for_help(monkeypatch, capsys):
     assert capsys.readouterr().out == text
 
 
-def test_the_version_is_told_and_nothing_heavy_is_loaded_for_it(tmp_path):
-    done = loaded_by("--version", cwd=tmp_path)
-    assert done.stdout == f"coteach {coteach.__version__}\nheavy []\n"
+@pytest.mark.parametrize("command", SUBCOMMANDS)
+def test_the_whole_help_has_every_flag_with_its_text(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help-all"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    kind, _ = cli.COMMANDS[command]
+    for field in fields(kind):
+        if flag := spelling(command, field):  # what has none is told by its place
+            (line,) = (x for x in text.splitlines() if x.split()[:1] == [flag])
+            assert len(line.split()) > 2, line
+    assert "None" not in text
+
+
+def test_what_is_not_in_the_short_help_is_counted(monkeypatch, capsys):
+    shown = sum(line.startswith("  --") for line in help_of("run", monkeypatch, capsys).splitlines())
+    assert f"{len(fields(Experiment)) - shown} more flags" in help_of("run", monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        ("run --epoch 5", "coteach run has no flag --epoch (did you mean '--epochs'?)"),
+        ("run --epoch=5", "coteach run has no flag --epoch (did you mean '--epochs'?)"),
+        ("audit --image photos", "coteach audit has no flag --image (did you mean '--images'?)"),
+        ("run --no-leger", "coteach run has no flag --no-leger (did you mean '--no-ledger'?)"),
+        ("audt --images photos", "there is no command 'audt' (did you mean 'audit'?)"),
+        ("--images photos", "there is no command '--images'"),
+    ],
+)
+def test_a_misspelt_flag_is_one_line_with_the_nearest_name(words, told, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"coteach: {told}")
+
+
+def test_a_command_needs_no_flags():
+    assert cli.parsed(["run"]) == Experiment()
+    with pytest.raises(SystemExit) as stop:
+        cli.parsed(["predict"])
+    assert stop.value.code == 2
+
+
+def test_the_same_words_go_with_every_command():
+    assert cli.parsed(["run", "--noise-rate", "0.3"]).tau == 0.3
+    assert cli.parsed(["audit", "--network", "mlp"]).module == "mlp"
+    assert cli.parsed(["run", "--data_dir", "here"]).data_dir == Path("here")
+    assert not cli.parsed(["run", "--no-ledger"]).ledger
+
+
+def test_the_version_names_what_a_report_of_a_bug_needs(capsys):
+    main(["--version"])
+    told = capsys.readouterr().out
+    assert told.startswith(f"coteach {coteach.__version__}, torch {torch.__version__}, Python 3.")
     assert f'version = "{coteach.__version__}"' in (ROOT / "pyproject.toml").read_text("utf-8")
 
 
@@ -306,3 +367,14 @@ def test_a_signal_that_python_drops_comes_again_and_wakes_a_call_that_waits(sign
     assert stop.value.code == code
     assert len(after) == 1
     assert time.monotonic() - began < 2
+
+
+def test_a_bar_says_what_is_left_of_epochs_that_take_minutes():
+    now = 0.0
+    with progress_bars() as bars:
+        bars.get_time = lambda: now
+        number = bars.add_task("coteaching", total=10, note="")
+        for _ in range(3):
+            now += 90
+            bars.update(number, advance=1)
+        assert bars.tasks[0].time_remaining == 7 * 90

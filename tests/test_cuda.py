@@ -18,9 +18,13 @@ from coteach.methods import METHODS
 from coteach.networks.models import SmallCNN
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
-from coteach.train import fit, mini_batch, train_epoch
+from coteach.train import finite_and_live, fit, mini_batch, train_epoch
+from modern_cases import assert_notices_what_is_not_finite, bytes_problem, narrow, spoilt
 from tiny import (
+    BY_RULE,
+    EVERYTHING,
     FIDELITIES,
+    INGREDIENTS,
     PLAN,
     Known,
     assert_same_weights,
@@ -28,6 +32,8 @@ from tiny import (
     mlp,
     normed,
     opinionated,
+    pictured,
+    pictures,
     problem,
     train,
 )
@@ -40,14 +46,14 @@ def on_gpu(p: Known) -> Known:
     return replace(p, **moved)
 
 
-def assert_same_on_gpu(name, plan, build, gpu: Engine, *, batched_on_cpu: bool = True):
+def assert_same_on_gpu(name, plan, build, gpu: Engine, *, batched_on_cpu: bool = True, made=problem):
     rows: dict[str, list] = {"cpu": [], "gpu": []}
-    cpu = train(problem(), METHODS[name], plan, build, engine=Engine(torch.float64, batched_on_cpu),
-                on_epoch=lambda e: rows["cpu"].extend(problem().rows(e)))  # fmt: skip
-    p = on_gpu(problem())
+    cpu = train(made(), METHODS[name], plan, build, engine=Engine(torch.float64, batched_on_cpu),
+                on_epoch=lambda e: rows["cpu"].extend(made().rows(e)))  # fmt: skip
+    p = on_gpu(made())
     there = train(p, METHODS[name], plan, build, engine=gpu, on_epoch=lambda e: rows["gpu"].extend(p.rows(e)))
     for n in range(METHODS[name].networks):
-        for run_ in range(3):
+        for run_ in range(len(p.seeds)):
             assert_same_weights(there.stack.network(n, run_).cpu(), cpu.stack.network(n, run_))
     for mine, theirs in zip(rows["gpu"], rows["cpu"], strict=True):
         assert mine.keys() == theirs.keys()
@@ -64,6 +70,19 @@ def test_captured_is_the_cpu(name, fidelity, build, batched):
     assert_same_on_gpu(name, plan, build, Engine(torch.float64, batched, captured=True))
 
 
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("name", BY_RULE)
+def test_captured_with_everything_is_the_cpu(name, batched):
+    engine = Engine(torch.float64, batched, captured=True)
+    assert_same_on_gpu(name, EVERYTHING, pictured, engine, made=pictures)
+
+
+@pytest.mark.parametrize("changes", INGREDIENTS.values(), ids=INGREDIENTS)
+def test_each_ingredient_captured_is_the_cpu(changes):
+    plan = replace(PLAN, epochs=4, **changes)
+    assert_same_on_gpu("coteaching", plan, pictured, Engine(torch.float64, captured=True), made=pictures)
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("build", [normed, opinionated])
 def test_those_who_sit_out_are_the_cpu(build, optimizer):
@@ -77,6 +96,38 @@ def test_those_who_sit_out_are_the_cpu(build, optimizer):
 def test_compiled_is_the_cpu(name, batched):
     plan = replace(PLAN, epochs=4)
     assert_same_on_gpu(name, plan, normed, Engine(torch.float64, batched, compiled=True, captured=True))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("name", ["coteaching_plus", "jocor"])
+def test_compiled_with_everything_is_the_cpu(name, batched):
+    engine = Engine(torch.float64, batched, compiled=True, captured=True)
+    assert_same_on_gpu(name, EVERYTHING, pictured, engine, made=pictures)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("plan", [EVERYTHING, replace(EVERYTHING, mixup=0.0, weak_selection=False)])
+def test_the_fast_network_compiled_in_half_precision_stays_near_the_uncompiled_one(plan):
+    p = on_gpu(bytes_problem())
+    losses: dict[bool, list] = {False: [], True: []}
+    for compiled, rows in losses.items():
+        engine = Engine(batched=False, precision=Precision.BF16, captured=True, compiled=compiled)
+        with engine.precision.set():
+            training = fit(p, METHODS["coteaching"], plan, narrow, engine=engine,
+                           on_epoch=lambda e, rows=rows: rows.extend(p.rows(e)))  # fmt: skip
+        assert training.stack.theta_NRP.isfinite().all()
+        assert not any("non_finite_loss" in row["events"] for row in rows)
+    near = [row["train_loss"] for row in losses[False]]
+    assert [row["train_loss"] for row in losses[True]] == pytest.approx(near, abs=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("compiled", [True, False])
+def test_networks_sit_out_what_is_not_finite(compiled):
+    assert_notices_what_is_not_finite(Engine(compiled=compiled).compiler(finite_and_live), "cuda")
+    engine = Engine(torch.float64, compiled=compiled, captured=True)
+    assert_same_on_gpu("coteaching", PLAN, mlp, engine, made=spoilt)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -119,9 +170,10 @@ def test_a_pooled_training_is_a_training(compiled):
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
-def test_the_host_waits_for_nothing_inside_an_epoch():
-    phase = METHODS["coteaching_plus"].phases(PLAN)[-1]
-    training = start(on_gpu(problem()), 2, PLAN, normed, Engine(torch.float64), same_view)
+@pytest.mark.parametrize("plan, made, build", [(PLAN, problem, normed), (EVERYTHING, pictures, pictured)])
+def test_the_host_waits_for_nothing_inside_an_epoch(plan, made, build):
+    phase = METHODS["coteaching_plus"].phases(plan)[-1]
+    training = start(on_gpu(made()), 2, plan, build, Engine(torch.float64), same_view)
     learn = mini_batch(training, phase)
     step = Captured(learn)
     train_epoch(training, 1, step)

@@ -16,6 +16,7 @@ from coteach.data.published import SOURCES, data_home
 from data_files import write_folder
 
 NAMES = """digits mnist fashion-mnist cifar10 cifar100 news tiny-imagenet
+    cifar10n-aggre cifar10n-rand1 cifar10n-rand2 cifar10n-rand3 cifar10n-worst cifar100n
     openset-cifar100 openset-svhn openset-imagenet32"""
 
 

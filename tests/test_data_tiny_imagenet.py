@@ -63,6 +63,17 @@ def test_images_and_labels(tmp_path, monkeypatch, files, where):
     assert data.y_test.tolist() == [2, 0, 1, 2, 0, 1]
 
 
+def test_classes_as_the_list_has_them(tmp_path, monkeypatch, files):
+    put(tmp_path, monkeypatch, files, "tiny-imagenet-200")
+    data, listed = load("tiny-imagenet", tmp_path), load("tiny-imagenet", tmp_path, as_listed=True)
+    assert listed.class_names == tuple(WNIDS) != data.class_names
+    new = torch.tensor([listed.class_names.index(name) for name in data.class_names])
+    for found, other in ((listed.y_train, data.y_train), (listed.y_test, data.y_test)):
+        assert sorted(found.tolist()) == sorted(new[other].tolist())
+    assert torch.equal(listed.y_test, new[data.y_test])  # the same images, in the same order, under new numbers
+    assert torch.equal(listed.x_test, data.x_test)
+
+
 @pytest.mark.parametrize("where", ["tiny-imagenet-200", "zip"])
 def test_some_classes_and_their_english_names(tmp_path, monkeypatch, files, where):
     files["words.txt"] = b"n01\tgoldfish, Carassius auratus\nn03\tred wine\n"

@@ -21,12 +21,14 @@ import distributed_work
 from coteach.data import Dataset
 from coteach.engine import setup
 from coteach.engine.distributed import ONE_PROCESS, Processes
+from coteach.methods import METHODS
 from coteach.runs import folder as files
 from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
 from coteach.runs.progress import refuse_different
 from coteach.runs.run import refusing_to_halve, run
-from tiny import PLAN, mlp, normed
+from coteach.train import fit
+from tiny import EVERYTHING, PLAN, mlp, normed, pictured, pictures
 
 HERE = Path(__file__).parent
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")}
@@ -252,6 +254,12 @@ def test_parts_of_nothing_are_refused_and_of_one_where_a_network_normalises():
         setup.refuse_small_batches(mlp(), replace(PLAN, batch_size=3), 4)
     with pytest.raises(ValueError, match="give at least 8"):
         setup.refuse_small_batches(normed(), replace(PLAN, batch_size=7), 4)
+
+
+def test_mixtures_are_made_in_one_process():
+    """The second sample of a mixture may lie in another process."""
+    with pytest.raises(ValueError, match="^mixup mixes samples of a whole mini-batch: train in one process, or"):
+        fit(pictures(), METHODS["coteaching"], EVERYTHING, pictured, processes=part_of(0, 2))
 
 
 def test_the_number_of_processes_decides_the_result_of_a_network_that_normalises_and_of_no_other(monkeypatch):

@@ -12,7 +12,10 @@ QUOTED = re.compile(r"\d+\.\d+ ± \d+\.\d+")
 PER_CENT = r"(?<![\d.])\d{1,2}\.\d{2}(?!\d)"
 ALONE = re.compile(rf"(?<!± ){PER_CENT}(?! ±)")  # of one seed, or somebody else's
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))
-SOURCES = {"docs/imbalance.md"}  # pages that are themselves the record of a measurement, with its raw file
+SOURCES = {
+    "docs/imbalance.md",
+    "docs/rounds.md",
+}  # pages that are themselves the record of a measurement, with its raw file
 
 
 def quoted_in(*pages: Path) -> set[str]:
@@ -43,6 +46,24 @@ def test_the_losses_and_warm_ups_of_the_benchmarks_are_those_of_their_raw_files(
     known = {f"{mean(s):.{digits}f} ± {stdev(s):.{digits}f}" for s in seeds for digits in (1, 2)}
     quoted = set(QUOTED.findall(page[begin:end]))
     assert len(quoted) > 100
+    assert quoted <= known, quoted - known
+
+
+def test_the_tables_of_rounds_are_those_of_their_raw_files():
+    cells: dict[tuple, list[float]] = {}
+    for name in ("real", "real-parts"):
+        for row in json.loads((ROOT / f"benchmarks/results/{name}.json").read_text()):
+            for key, value in row.items():
+                if key != "seed" and isinstance(value, float):
+                    cells.setdefault((name, row["set"], row.get("part"), key), []).append(value)
+    known = {
+        f"{mean(v) * scale:.{digits}f} ± {stdev(v) * scale:.{digits}f}"
+        for v in cells.values()
+        for scale, digits in ((1, 3), (100, 1))
+        if len(v) > 1
+    }
+    quoted = quoted_in(ROOT / "docs/rounds.md")
+    assert len(quoted) > 40
     assert quoted <= known, quoted - known
 
 

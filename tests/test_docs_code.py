@@ -8,7 +8,6 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-import tyro
 
 from coteach import cli
 from coteach.runs.experiment import Experiment
@@ -20,6 +19,7 @@ ELSEWHERE = {
     "README.md": "test_readme.py",
     "docs/own-data.md": "test_audit_docs.py",
     "docs/cleanlab.md": "test_cleanlab.py",
+    "docs/own-loop.md": "test_own_loop_docs.py",
 }
 HERE = [page for page in PAGES if page not in {*QUOTING, *ELSEWHERE}]
 # What nobody has at hand, or has the time for, in a test.
@@ -90,7 +90,7 @@ def test_what_is_made_smaller_is_on_a_page():
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
 def test_commands_are_understood(page):
     for words in commands(page):
-        request = tyro.cli(cli.Command, prog="coteach", args=cli.completed(words))
+        request = cli.parsed(words)
         if isinstance(request, Experiment):  # of an audit the files are looked for, too
             request.check()
 

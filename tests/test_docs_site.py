@@ -5,7 +5,6 @@ import json
 import re
 from pathlib import Path
 from types import ModuleType
-from typing import get_args
 
 import pytest
 
@@ -80,8 +79,8 @@ def test_the_reference_has_every_public_name():
 
 def test_every_command_is_told_of():
     text = (DOCS / "command-line.md").read_text("utf-8")
-    for annotated in get_args(cli.Command):
-        assert f"| `coteach {annotated.__metadata__[0].name}` |" in text
+    for command in cli.COMMANDS:
+        assert f"| `coteach {command}` |" in text
 
 
 @pytest.mark.slow
@@ -95,7 +94,7 @@ def test_every_number_of_a_row_is_explained(tmp_path):
 # ---- nothing is stale -------------------------------------------------------------------------------------------
 
 
-def test_the_tables_of_the_methods_are_what_was_measured(fill):
+def test_the_tables_are_what_was_measured(fill):
     for page, text in fill.filled().items():
         assert page.read_text("utf-8") == text, f"{page.name} is behind results/summary.json: run `make docs`."
 
@@ -105,11 +104,27 @@ def test_a_new_measurement_changes_its_page_only(fill, tmp_path, monkeypatch):
     before = fill.filled()
     (tmp_path / "results").mkdir()
     (tmp_path / "docs" / "methods").mkdir(parents=True)
-    for page in METHOD_PAGES:
-        (tmp_path / "docs" / "methods" / page.name).write_text(page.read_text("utf-8"), encoding="utf-8")
+    for page in before:
+        (tmp_path / page.relative_to(ROOT)).write_text(page.read_text("utf-8"), encoding="utf-8")
     changed = [cell | {"mean": 12.34, "std": None} if cell["method"] == "jocor" else cell for cell in cells]
     (tmp_path / "results" / "summary.json").write_text(json.dumps(changed), encoding="utf-8")
     monkeypatch.setattr(fill, "ROOT", tmp_path)
     after = {page.name: text for page, text in fill.filled().items()}
     assert [page.name for page, text in before.items() if after[page.name] != text] == ["jocor.md"]
     assert "| 12.34 (92) |" in after["jocor.md"]
+
+
+def test_what_is_measured_on_labels_of_people_goes_into_their_page(fill):
+    text = (DOCS / "human.md").read_text("utf-8")
+    usual = {"noise": "human", "last": 87.0, "last_per_seed": [86.0, 88.0], "ensemble": 85.0}
+    usual |= {"average_precision": 0.95, "average_precision_per_seed": [0.94, 0.96]}
+    files = ("human/cifar10n-worst-coteaching-paper.json", "human/cifar10n-worst-coteaching-paper-epochs-2.json")
+    filled = fill.with_people(text, [usual | {"file": file} for file in files])
+    tables = [part.partition("<!-- end -->")[0] for part in filled.split("<!-- people: ")[1:]]
+    for table, number in zip(tables, ("87.00 ± 1.41", "85.00", "0.9500 ± 0.0141"), strict=True):
+        assert f"\n| Co-teaching | {number} |\n" in table
+        assert table.count("Co-teaching") == 1  # that of other epochs is left out
+        assert "Not measured yet" not in table
+    assert fill.with_people(filled, []).count("Not measured yet.") == 3
+    assert "| ELR+ | 94.83 | 94.43 | 91.09 | 66.72 |" in filled
+    assert "| ELR+ | 91.3 | 67.5 |" in filled

@@ -25,6 +25,8 @@ NO_EXAMPLE = {
     "losses.Loss": "a type",
     "rules.Pick": "a type",
     "rules.OF_EACH_CLASS": "a table for the lines around it",
+    "rules.BY_MIXTURE": "a table for the lines around it",
+    "rules.LIKELY": "a number for the lines around it",
     "rules.rounded": "a step of how_many",
     "rules.lowest_of_each_class": "a step of small_loss_of_each_class",
     "rules.sorted_order": "a step of lowest",

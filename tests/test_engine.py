@@ -8,13 +8,14 @@ from torch import Tensor, nn
 
 from coteach import draws
 from coteach.augment import AUGMENTS, Augment
-from coteach.engine.batches import Batches, evaluation_input
+from coteach.engine.batches import Batches, evaluation_input, views_of
 from coteach.engine.clock import Clock
 from coteach.engine.precision import PaddedConv2d, Precision, pad_convolutions
 from coteach.engine.stack import Stack, batches_well
 from coteach.losses import LOSSES
 from coteach.methods import METHODS
 from coteach.networks.models import NewsNet
+from coteach.plan import Plan
 from tiny import PLAN, normed, problem, run_fit
 
 
@@ -44,6 +45,68 @@ def test_every_image_of_every_step_and_epoch_and_run_gets_numbers_of_its_own():
     assert len(numbers.unique()) == len(numbers)
 
 
+def views(plan: Plan, seeds: list[int], epoch: int, step: int) -> tuple[Tensor, Tensor]:
+    """What the networks look at and what they learn from, in one step."""
+    weak, strong = views_of(None, plan)
+    x = torch.rand(24, 2, 6, 7, generator=torch.Generator().manual_seed(0))
+    labels = torch.zeros(len(seeds), 24).long()
+    batches = Batches(x, labels, seeds, 8, 3, torch.float32, weak, strong=strong)
+    batches.shuffle(epoch)
+    x_RB, _ = batches.take(torch.tensor([step]))
+    return x_RB, batches.strengthened(x_RB, torch.tensor([step]))
+
+
+AUGMENTED = replace(PLAN, mirror=True, shift=2, cutout=3, weak_selection=True)
+
+
+def test_the_strong_view_is_the_weak_one_but_for_a_square_of_its_mean():
+    weak, strong = views(AUGMENTED, [1, 2], 1, 0)
+    changed = (weak != strong).any(2, keepdim=True)
+    assert changed.flatten(2).any(-1).all()
+    mean = weak.mean((-2, -1), keepdim=True).expand_as(weak)
+    torch.testing.assert_close(strong, torch.where(changed, mean, weak))
+    rows, columns = changed.any(-1).sum(-1), changed.any(-2).sum(-1)
+    assert rows.max() == columns.max() == 3
+    assert torch.equal(changed.sum((-2, -1)), rows * columns)
+    assert len(changed.flatten(0, 2).flatten(1).unique(dim=0)) > 8  # not the same square everywhere
+
+
+def test_without_a_weak_view_the_cut_one_is_looked_at_and_learnt():
+    looked_at, learnt = views(replace(AUGMENTED, weak_selection=False), [1, 2], 1, 0)
+    assert learnt is looked_at
+    uncut, _ = views(replace(AUGMENTED, cutout=0, weak_selection=False), [1, 2], 1, 0)
+    assert not torch.equal(uncut, looked_at)
+
+
+@pytest.mark.parametrize("weak_selection", [True, False])
+def test_views_are_a_function_of_seed_epoch_and_step_alone(weak_selection):
+    plan = replace(AUGMENTED, weak_selection=weak_selection)
+    first = views(plan, [1, 2], 3, 1)
+    for again in (views(plan, [1, 2], 3, 1), views(plan, [9, 1, 2, 5], 3, 1)):
+        for mine, theirs in zip(first, again, strict=True):
+            assert torch.equal(mine, theirs if len(theirs) == 2 else theirs[1:3])
+    for other in (views(plan, [1, 2], 4, 1), views(plan, [1, 2], 3, 2), views(plan, [7, 8], 3, 1)):
+        assert not any(torch.equal(mine, theirs) for mine, theirs in zip(first, other, strict=True))
+
+
+def test_mixtures_are_drawn_from_beta_for_each_run_and_epoch():
+    def dealt(seeds: list[int], epoch: int) -> tuple[Tensor, Tensor]:
+        x, labels = torch.zeros(6000, 1), torch.zeros(len(seeds), 6000).long()
+        batches = Batches(x, labels, seeds, 2000, 3, torch.float64, mixup=0.4)
+        batches.shuffle(epoch)
+        return batches.mixtures(torch.tensor([1]))
+
+    share, which = dealt([1, 2], 1)
+    # Beta(α, α): mean ½, variance 1 / (4 (2α + 1))
+    for moment, expected in ((1, 0.5), (2, 0.25 / 1.8 + 0.25)):
+        assert share.pow(moment).mean().item() == pytest.approx(expected, abs=0.02)
+    assert 0 <= which.min() < which.max() < 1
+    assert which.mean().item() == pytest.approx(0.5, abs=0.03)
+    assert torch.equal(dealt([5, 1, 2], 1)[0][1:], share)
+    for other in (dealt([1, 2], 2), dealt([3, 4], 1)):
+        assert not torch.isin(other[0], share).any()
+
+
 def test_what_is_tested_goes_through_the_augmentations_own_test():
     x = torch.randint(0, 256, (5, 3, 64, 64)).byte()
     augment = AUGMENTS["tiny_crops"]
@@ -57,7 +120,7 @@ def test_what_a_captured_step_looks_at_stays_where_it_is():
     batches, _ = numbered()
 
     def places() -> list[int]:
-        looked_at = (clock.keep_R1, clock.lr, clock.beta1, clock.step_1, batches.order_SRB, batches.key_SR1)
+        looked_at = (clock.keep_R1, clock.lr, clock.beta1, clock.step_1, batches.order_SRB, batches.key_VSR1)
         return [t.data_ptr() for t in looked_at]
 
     before = places()

@@ -296,7 +296,7 @@ def test_the_bar_counts_the_epochs_of_the_estimate_too(method, options, total, c
         ({"noise_rate": "much"}, "noise_rate is 'much'"),
         ({"noise_rate": 1.0}, "noise_rate is 1.0"),
         ({"epochs": 0}, "epochs is 0"),
-        ({"epochs": None}, "epochs is None"),
+        ({"epochs": "many"}, "epochs is 'many'"),
         ({"batch_size": 2.5}, "batch_size is 2.5"),
         ({"lr": 0}, "lr is 0"),
         ({"device": "tpu"}, "there is no device"),

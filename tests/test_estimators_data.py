@@ -12,6 +12,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 from coteach import RobustClassifier
 from coteach.classifier import inputs
 from coteach.classifier.inputs import scale_of
+from coteach.networks.fast import FastCNN
 from coteach.networks.models import SmallCNN
 from estimator_cases import quick, three_clouds
 
@@ -71,15 +72,16 @@ def test_images_in_three_layouts_are_the_same_images(kind):
         models[0].predict(images[:, :, :5])
 
 
-def test_colour_images_get_a_cnn_that_sees_their_channels():
+@pytest.mark.parametrize("recipe, network", [("paper", SmallCNN), ("auto", FastCNN)])
+def test_colour_images_get_a_cnn_that_sees_their_channels(recipe, network):
     x = np.random.default_rng(0).random((24, 32, 32, 3))
     y = np.arange(24) % 2
     x[y == 1, ..., 2] += 1  # bluer
-    model = quick(epochs=10).fit(x, y)
-    assert isinstance(model.networks_[0], SmallCNN)
+    model = quick(epochs=10, recipe=recipe).fit(x, y)
+    assert isinstance(model.networks_[0], network)
     assert model.score(x, y) == 1
     first = x.transpose(0, 3, 1, 2)
-    assert (quick(epochs=10).fit(first, y).predict_proba(first) == model.predict_proba(x)).all()
+    assert (quick(epochs=10, recipe=recipe).fit(first, y).predict_proba(first) == model.predict_proba(x)).all()
 
 
 def test_a_mistake_in_the_data_is_told(clouds):

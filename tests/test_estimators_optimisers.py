@@ -105,7 +105,7 @@ class NoRate(torch.optim.SGD):
     "options, message",
     [
         ({"optimizer": "adaw"}, "there is no optimizer 'adaw' .did you mean 'adamw'"),
-        ({"optimizer": None}, "optimizer is None"),
+        ({"optimizer": 3}, "optimizer is 3"),
         ({"optimizer": torch.nn.Linear}, "give a class of torch.optim"),
         ({"optimizer": "lbfgs"}, "LBFGS computes the loss again"),
         ({"optimizer": torch.optim.SparseAdam}, "SparseAdam needs sparse gradients"),

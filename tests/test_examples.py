@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("nothing_stays_registered")
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+HEAVY = ("hugging_face", "lightning_loop")  # to import
 TINY: dict[str, dict] = {
     "quick_start": {"epochs": 2, "samples": 700},
     "own_network": {"epochs": 1, "samples": 100, "width": 2},
@@ -29,6 +30,8 @@ TINY: dict[str, dict] = {
     "many_devices": {"epochs": 2, "samples": 200},
     "new_rule": {"epochs": 2, "seeds": (1,)},
     "own_loop": {"epochs": 10, "samples": 200},
+    "lightning_loop": {"epochs": 2, "samples": 200},
+    "hugging_face": {"epochs": 1, "samples": 60},
     "text_dicts": {"epochs": 1, "samples": 50},
     "image_folder": {"epochs": 5, "samples": 200},
     "texts": {"epochs": 5, "samples": 100},
@@ -39,7 +42,9 @@ PRINTED = {
     "grid_search": r"rate': 0\.0.*rate': 0\.3.*60 labels, .* below \d+\.\d points.*best: .*on right labels",
     "table": r"test accuracy.*line \d+: given (benign|malignant), suggested (?!\1)",
     "new_rule": r"coteaching: .*coteaching_hard: .*% of the labels",
-    "own_loop": r"standard: epoch 10 of 10\nstandard: [\d.]+%.*coteaching: epoch 10 .*coteaching: [\d.]+%",
+    "own_loop": r"standard: epoch 10 of 10\nstandard: [\d.]+%; .*coteaching: epoch 10 .*coteaching: [\d.]+%; of",
+    "lightning_loop": r"coteaching: [\d.]+%; of its 9 first suspects \d+% are wrong",
+    "hugging_face": r": given (\w+), suggested (?!\1)\w+.*accuracy [\d.]+%; \d+% of the 6 first suspects",
     "many_devices": r"[\d.]+ % by 1 processes",
     "text_dicts": r"standard: [\d.]+% .*coteaching: [\d.]+% ",
     "image_folder": r"audit --images .*given (\d), suggested (?!\1).*audit --apply.*wrong labels: .*% in ",
@@ -57,7 +62,9 @@ def example(name: str) -> ModuleType:
 
 
 @pytest.mark.filterwarnings("ignore:less than half the usual share")  # as it should on so few samples
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in HEAVY else name for name in EXAMPLES]
+)
 def test_an_example_runs_and_prints_what_it_promises(name, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
@@ -66,7 +73,9 @@ def test_an_example_runs_and_prints_what_it_promises(name, capsys, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in HEAVY else name for name in EXAMPLES]
+)
 def test_a_docstring_says_for_whom_how_long_and_what_is_printed(name):
     text = example(name).__doc__ or ""
     assert re.search(r"^For ", text, re.MULTILINE)

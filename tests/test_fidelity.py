@@ -69,7 +69,7 @@ def test_every_row_that_changes_a_result_has_a_switch():
     """Rows 14 to 16 are the same in both or reported apart, 19 changes nothing, 20 and 21 are words; 22 is the
     warm-up, told below the table."""
     rows = [row for row, _ in SWITCHES.values()]
-    assert sorted(rows) == [*range(1, 14), 17, 18, 22]
+    assert sorted(rows) == [*range(1, 14), 17, 18, 22, 28]
     assert all(story for _, story in SWITCHES.values())
 
 
@@ -148,7 +148,7 @@ def test_whole_test_batches_leaves_the_incomplete_one_out():
 
 def set_up(dataset: str, fidelity: str) -> dict:
     experiment = Experiment(dataset=dataset, fidelity=fidelity)
-    recipe, plan = experiment.recipe, experiment.plan()
+    recipe, plan = experiment.usual, experiment.plan()
     return {
         "epochs": plan.epochs,
         "warmup": plan.warmup,
@@ -170,6 +170,7 @@ AROUND_THE_TRAINER = [
     ("news_70_30", "news", {"data": {"split": "70/30"}}),
     ("tiny_crops", "tiny-imagenet", {"network": "preact_resnet18_authors", "augment": "tiny_crops"}),
     ("openset_mixture", "openset-cifar100", {"data": {"style": "authors"}}),
+    ("listed_classes", "tiny-imagenet", {"data": {"as_listed": True}}),
 ]
 
 

@@ -239,3 +239,12 @@ def test_names_that_are_too_many_for_the_ends_go_into_a_legend(figure, tmp_path)
     assert all(not ax.texts for ax in figure().axes)
     (legend,) = figure().legends
     assert [text.get_text() for text in legend.get_texts()] == labels
+
+
+def test_a_figure_that_cannot_be_written_is_closed(tmp_path):
+    (tmp_path / "taken.svg").mkdir()
+    before = plt.get_fignums()
+    figure, _ = figures.new_figure(1, 1, (2, 2))
+    with pytest.raises(ValueError, match="is a folder"):
+        figures.save(figure, [tmp_path / "taken.svg"])
+    assert plt.get_fignums() == before

@@ -94,7 +94,7 @@ def test_when_the_parent_is_killed_its_processes_end_and_the_next_goes_on(tmp_pa
     code = (
         "from pathlib import Path\nfrom coteach.runs import checkpoint\nfrom grid_cases import measure_and_log\n"
     )
-    code += "checkpoint.COST = 1.0  # in the processes, too, which import this: every epoch is kept\n"
+    code += "checkpoint.COST = 1e9  # in the processes, too, which import this: every epoch is kept\n"
     code += f"if __name__ == '__main__': measure_and_log(Path({str(out)!r}), processes=2, epochs=300)"
     here = Path(__file__).parent
     program = tmp_path / "program.py"

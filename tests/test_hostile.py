@@ -6,6 +6,7 @@ and watched for code and for files that it has no business with. Fifty examples 
 with HYPOTHESIS_PROFILE=thorough.
 """
 
+import encodings.cp437  # noqa: F401 - zipfile asks for it where a name in an archive is not ASCII
 import io
 import json
 import os
@@ -33,8 +34,10 @@ from coteach.audit.encoding import read_encoding
 from coteach.audit.images import read_new_images
 from coteach.audit.tables import read_table
 from coteach.data import load, openset
+from coteach.data.given import read_given_labels
 from coteach.data.mnist import read_idx
 from coteach.data.news import VECTORS_MEMBER, read_vectors
+from coteach.data.pickled import read_pickled_arrays
 from coteach.noise import Noise, corrupt
 from coteach.paper import measured
 from coteach.report.read import read_run
@@ -103,6 +106,18 @@ def png() -> bytes:
     return written.getvalue()
 
 
+def npy_bytes(array: np.ndarray) -> bytes:
+    written = io.BytesIO()
+    np.save(written, array)
+    return written.getvalue()
+
+
+def pickled() -> bytes:
+    written = io.BytesIO()
+    torch.save({"clean_label": np.arange(5), "coarse": [1, 2]}, written)
+    return written.getvalue()
+
+
 def parquet() -> bytes:
     written = io.BytesIO()
     pq.write_table(pa.table({"a": [1, 2], "label": ["x", "y"]}), written)
@@ -145,6 +160,12 @@ MOON = {"moon": 0, "a": 1}
 GLOVE = b"moon 1.5 -2\na 3e-2 4\n"
 BATCH = {"data": np.zeros((2, 3072), np.uint8), "labels": np.array([1, 1000])}
 
+LABEL_FILES: dict[str, Callable[[], bytes]] = {
+    "l.npy": lambda: npy_bytes(np.arange(4) % 2),
+    "l.txt": lambda: b"a\nb\nb\na\n",
+    "l.csv": lambda: b"id,label\n0,1\n1,0\n2,1\n3,1\n",
+}
+
 READERS = [
     Reader("idx", one("images", lambda: idx_bytes(np.zeros((2, 3, 4)))), partial(read_idx, shape=(2, 3, 4))),
     Reader("cifar", many(cifar_files, "data_batch_1.bin"), beside("cifar10"), among=True),
@@ -166,6 +187,13 @@ READERS = [
         for spoilt in ("train/n02/images/n02_0.JPEG", "wnids.txt", "words.txt", "val/val_annotations.txt")
     ),
     Reader("imagenet32", one("train_data_batch_1.npz", lambda: npz_bytes(**BATCH)), read_imagenet32),
+    *(
+        Reader(
+            f"labels {name}", one(name, content), partial(read_given_labels, n_samples=4, class_names=("a", "b"))
+        )
+        for name, content in LABEL_FILES.items()
+    ),
+    Reader("cifar-n", one("human.pt", pickled), read_pickled_arrays),
     Reader("noise", write_noise, Noise.load),
     Reader("matrix", one("q.txt", lambda: b"0.9 0.1\n0.2, 0.8\n"), read_matrix),
     Reader("classifier", write_classifier, coteach.RobustClassifier.load),

@@ -12,8 +12,8 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
 from coteach.engine import Engine
-from coteach.engine.records import Ledger
-from coteach.labels.ledger import suspects
+from coteach.engine.records import Ledgers
+from coteach.labels.ledger import average_precision, suspects
 from coteach.methods import METHODS
 from coteach.train import fit
 from tiny import BY_RULE, PLAN, assert_same_weights, mlp, normed, problem
@@ -27,7 +27,7 @@ def kept(name: str, plan=PLAN, build=mlp, p=None, engine=DOUBLE) -> tuple:
     return training, training.ledger
 
 
-def averaged(ledger: Ledger, total_NRM: torch.Tensor) -> torch.Tensor:
+def averaged(ledger: Ledgers, total_NRM: torch.Tensor) -> torch.Tensor:
     return total_NRM / ledger.seen_NRM
 
 
@@ -153,3 +153,18 @@ def test_suspects_are_the_worst_first_and_ties_in_order(quality, share):
     assert len(found) == len(expected)
     assert found.quality.tolist() == [quality[i] for i in expected]
     assert (found.suggested == found.given + 1).all()
+
+
+@given(
+    arrays(float, st.shared(st.integers(1, 30), key="n"), elements=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])),
+    arrays(bool, st.shared(st.integers(1, 30), key="n")),
+)
+def test_average_precision_is_scikit_learn_s_with_ties_and_without(quality_M, wrong_M):
+    found = average_precision(quality_M, wrong_M)
+    if not wrong_M.any():
+        assert found is None
+    else:
+        assert found == pytest.approx(average_precision_score(wrong_M, 1 - quality_M), abs=1e-12)
+        apart_M = quality_M + np.arange(len(quality_M)) / 1000
+        expected = average_precision_score(wrong_M, 1 - apart_M)
+        assert average_precision(apart_M, wrong_M) == pytest.approx(expected, abs=1e-12)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from coteach import names
-from coteach.losses import LOSSES, cross_entropy, forward_corrected, joint
+from coteach.losses import LOSSES, Loss, cross_entropy, forward_corrected, joint, smoothed
 
 SEEDS = st.integers(0, 2**32)
 
@@ -162,3 +162,48 @@ def test_joint_pulls_both_networks_and_agrees_with_torchs_divergence():
     torch.testing.assert_close(found, expected)
     assert found.abs().sum((1, 2, 3)).gt(0).all()
     assert torch.autograd.gradcheck(lambda z: joint(cross_entropy, 0.9)(z, target), logits)
+
+
+# ---- smoothed labels ------------------------------------------------------------------------------------------
+
+
+def all_losses() -> dict[str, Loss]:
+    """For four classes, two networks and three runs."""
+    matrices = transitions(5, 3, 4)
+    return (
+        LOSSES
+        | {f"{name}, corrected": forward_corrected(loss, matrices) for name, loss in LOSSES.items()}
+        | {f"{name}, joint": joint(loss, 0.3) for name, loss in LOSSES.items()}
+        | {"joint, corrected": joint(forward_corrected(cross_entropy, matrices), 0.3)}
+    )
+
+
+@pytest.mark.parametrize("loss", all_losses().values(), ids=all_losses())
+def test_a_smoothed_label_is_a_little_of_every_class(loss):
+    """Class by class: the label weighs 1 - s + s/C, any other s/C."""
+    logits, target = draw(6, 2, 3, 5)
+    share, classes = 0.3, 4
+    expected = torch.zeros(2, 3, 5, dtype=torch.float64)
+    for label in range(classes):
+        of_label = loss(logits, torch.full_like(target, label))
+        expected += ((1 - share) * (target == label).double() + share / classes) * of_label
+    torch.testing.assert_close(smoothed(loss, share)(logits, target), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", all_losses().values(), ids=all_losses())
+def test_a_label_smoothed_by_nothing_is_the_label(loss):
+    logits, target = draw(7, 2, 3, 5)
+    torch.testing.assert_close(smoothed(loss, 0.0)(logits, target), loss(logits, target), rtol=1e-12, atol=1e-12)
+
+
+@given(seed=SEEDS, share=st.floats(0, 1))
+def test_smoothed_cross_entropy_is_torchs(seed, share):
+    logits, target = draw(seed, 6)
+    expected = F.cross_entropy(logits, target, reduction="none", label_smoothing=share)
+    torch.testing.assert_close(smoothed(cross_entropy, share)(logits, target), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_smoothed_gradient():
+    logits, target = draw(8, 2, 1, 3)
+    loss = smoothed(joint(cross_entropy, 0.3), 0.2)
+    assert torch.autograd.gradcheck(lambda z: loss(z, target), logits.requires_grad_())

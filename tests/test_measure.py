@@ -211,7 +211,9 @@ def written(rule, steps):
     for i, step in enumerate(steps):
         seen, at = step.seen, torch.tensor([i])
         weight = step.weight_NRB
-        chosen = Choice(seen.loss_NRB, seen.prediction_NRB, rule.among(seen), weight, weight > 0)
+        chosen = Choice(
+            seen.loss_NRB, seen.prediction_NRB, rule.among(seen), weight, weight > 0, seen.prediction_NRB
+        )
         records.write(at, chosen, step.finite_NR)
         assert at.tolist() == [i + 1]
     return records

@@ -8,8 +8,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coteach import data, networks, noise
-from coteach.labels.estimate import estimate_noise, nearness_to_groups, surest
+from coteach import RobustClassifier, data, networks, noise
+from coteach.classifier import fitting
+from coteach.labels import estimate
+from coteach.labels.estimate import (
+    NoiseEstimate,
+    estimate_noise,
+    estimate_of_hard_samples,
+    nearness_to_groups,
+    surest,
+)
 from coteach.labels.folds import deal_folds, out_of_sample
 from coteach.plan import Plan
 
@@ -89,9 +97,54 @@ def test_of_a_network_that_knows_little_only_the_surest_are_counted():
     found = estimate_noise(p, given)
     assert found.rate == pytest.approx((true != given).mean(), abs=0.015)
     group = nearness_to_groups(p).argmax(1)
-    sure = surest(nearness_to_groups(p), given)
+    sure = surest(nearness_to_groups(p), group, given)
     assert 500 <= sure.sum() < 0.3 * len(given)
     assert (group != true)[sure].mean() < 0.1 < (group != true).mean()
+
+
+def many_classes(n_classes: int, n: int, rate: float, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Who is wrong, given labels, and probabilities of a network that has learnt the noise, too."""
+    random = np.random.default_rng(0)
+    true = random.integers(0, n_classes, n)
+    given = np.where(random.random(n) < rate, random.integers(0, n_classes, n), true)
+    if kind == "pair":
+        given = np.where(given == true, true, (true + 1) % n_classes)
+    logits = random.normal(size=(n, n_classes))
+    logits[np.arange(n), true] += 9
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    other = np.full_like(p, 1 / n_classes) if kind == "symmetric" else np.roll(p, 1, axis=1)
+    return given != true, given, (1 - rate) * p + rate * other
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "pair"])
+@pytest.mark.parametrize("rate", [0, 0.2, 0.4])
+def test_the_likeliest_classes_tell_as_much_as_all(kind, rate, monkeypatch):
+    wrong, given, p = many_classes(120, 4000, rate, kind)
+    of_all, of_all_hard = estimate_noise(p, given), estimate_of_hard_samples(p, given)
+    monkeypatch.setattr(estimate, "MANY_CLASSES", 100)
+    found, hard = estimate_noise(p, given), estimate_of_hard_samples(p, given)
+    assert abs(found.rate - wrong.mean()) <= max(0.02, abs(of_all.rate - wrong.mean()))
+    assert hard.rate == of_all_hard.rate
+    assert found.matrix.sum(1) == pytest.approx(np.ones(120))
+
+
+def test_many_classes_take_no_cube_of_their_number():
+    """It took 6 s of CPU when every sample was compared with every class; see the limit of an unmarked test."""
+    wrong, given, p = many_classes(2000, 4000, 0.2, "symmetric")
+    assert estimate_noise(p, given).rate == pytest.approx(wrong.mean(), abs=0.03)
+
+
+def test_classes_of_whom_nobody_is_seen_are_no_obstacle():
+    p = np.full((3, 700), 1 / 700)
+    found = estimate_noise(p, [0, 1, 699])
+    assert 0 <= found.rate <= 1
+    assert found.matrix.shape == (700, 700)
+
+
+def test_too_many_classes_beside_clean_labels_are_refused():
+    one = np.zeros(1, dtype=int)
+    with pytest.raises(ValueError, match="3,000 classes, too many .* give noise_rate"):
+        estimate.compare_with_clean(np.zeros((1, 3000)), one, np.zeros((1, 1, 3000)), one)
 
 
 def test_the_network_being_wrong_is_not_taken_for_wrong_labels():
@@ -245,3 +298,66 @@ def test_the_rate_on_digits(cell):
     found = estimate_noise(out_of_sample(x, torch.from_numpy(draw.labels), 10, digits_network, PLAN), draw.labels)
     assert found.rate == pytest.approx(draw.rate, abs=bar)
     assert found.interval[0] <= draw.rate <= found.interval[1]
+
+
+# ---- people, who err where samples are hard -------------------------------------------------------------------
+
+
+def hard_and_wrong(n: int, n_classes: int, hard: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """True classes, labels that are wrong on most of the hard samples only, and opinions that know which are."""
+    random = np.random.default_rng(seed)
+    truth = random.integers(n_classes, size=n)
+    is_hard = random.random(n) < hard
+    wrong = is_hard & (random.random(n) < 2 / 3)
+    labels = np.where(wrong, (truth + random.integers(1, n_classes, n)) % n_classes, truth)
+    sure = np.where(is_hard, random.uniform(0.93, 0.95, n), random.uniform(0.95, 1, n))
+    p = np.full((n, n_classes), (1 - sure[:, None]) / (n_classes - 1))
+    p[np.arange(n), truth] = sure
+    return truth, labels, p
+
+
+@pytest.mark.parametrize("hard", [0.1, 0.3, 0.5])
+def test_labels_that_are_wrong_on_hard_samples_are_counted(hard):
+    truth, labels, p = hard_and_wrong(4000, 5, hard, seed=1)
+    rate = (truth != labels).mean()
+    estimate = estimate_of_hard_samples(p, labels)
+    assert estimate.rate == pytest.approx(rate, abs=0.005)
+    assert estimate_noise(p, labels).rate < rate / 2  # counting where networks are sure misses them
+    low, high = estimate.interval
+    assert low <= estimate.rate <= high
+    assert estimate.per_class.mean() == pytest.approx(rate, abs=0.02)
+    assert estimate.matrix.sum(1) == pytest.approx(1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(5, 80))
+def test_the_confident_joint_is_counted_as_by_hand(seed, n_classes, n):
+    random = np.random.default_rng(seed)
+    p, labels = random.dirichlet(np.ones(n_classes), n), random.integers(n_classes, size=n)
+    usual = {c: np.mean([p[i, c] for i in range(n) if labels[i] == c]) for c in set(labels.tolist())}
+    joint = np.zeros((n_classes, n_classes))
+    for i in range(n):
+        enough = [c for c in usual if p[i, c] >= usual[c]]
+        if enough:
+            joint[max(enough, key=lambda c: p[i, c]), labels[i]] += 1
+    right = sum(
+        joint[c, c] / joint[:, c].sum() * (labels == c).sum() for c in range(n_classes) if joint[:, c].sum() > 0
+    )
+    estimate = estimate_of_hard_samples(p, labels)
+    assert estimate.rate == pytest.approx(1 - right / n, abs=1e-12)
+    assert 0 <= estimate.interval[0] <= estimate.rate <= estimate.interval[1] <= 1
+    assert ((estimate.per_class >= 0) & (estimate.per_class <= 1)).all()
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_a_classifier_of_images_takes_people_for_the_cause(modern, monkeypatch):
+    """Of images, whose labels people gave; of tables it counts where networks are sure."""
+    used = []
+    monkeypatch.setattr(fitting, "estimate_of_hard_samples", lambda *said: used.append("hard") or ESTIMATE)
+    monkeypatch.setattr(fitting, "estimate_noise", lambda *said: used.append("class") or ESTIMATE)
+    x = np.random.default_rng(0).random((30, 16, 16) if modern else (30, 4))
+    RobustClassifier(epochs=1, random_state=0, device="cpu").fit(x, np.arange(30) % 2)
+    assert used == ["hard" if modern else "class"]
+
+
+ESTIMATE = NoiseEstimate(0.1, (0.0, 0.2), np.full(2, 0.1), np.eye(2), n=30)

@@ -46,10 +46,12 @@ def test_saving_replaces_the_file_whole(saved):
     assert Noise.load(saved).sha256 == drawn.sha256
 
 
-@pytest.mark.parametrize("where", ["missing/noise", "folder"])
-def test_a_place_that_cannot_be_written(where, tmp_path):
+@pytest.mark.parametrize(
+    "where, why", [("missing/noise", r"cannot be written \(.*\)"), ("folder", "is a folder, .*: remove it, or")]
+)
+def test_a_place_that_cannot_be_written(where, why, tmp_path):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ValueError, match=rf"{where} cannot be written \(.*\): choose another place\.$"):
+    with pytest.raises(ValueError, match=rf"{where} {why}.* choose another place\.$"):
         corrupt(LABELS, "pair", 0.45).save(tmp_path / where)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 

@@ -1,12 +1,20 @@
 """The optimiser of a whole stack against one torch optimiser for each network."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from coteach.engine import optimisers
 from coteach.engine.clock import Clock
-from coteach.engine.optimisers import MaskedOptimiser, TorchAdam, TorchOptimiser, TorchSGD, new_optimiser
+from coteach.engine.optimisers import (
+    Lookahead,
+    MaskedOptimiser,
+    TorchAdam,
+    TorchOptimiser,
+    TorchSGD,
+    new_optimiser,
+)
 from coteach.engine.stack import Stack
 from coteach.plan import Plan
 
@@ -24,6 +32,14 @@ KINDS = {
     "sgd": Plan(optimizer="sgd", momentum=0.9),
     "sgd with weight decay": Plan(optimizer="sgd", momentum=0.9, weight_decay=0.1),
     "sgd without momentum": Plan(optimizer="sgd", momentum=0.0),
+    "adam with decoupled decay": Plan(optimizer="adam", weight_decay=0.1, decoupled_decay=True),
+    "sgd with decoupled decay": Plan(optimizer="sgd", momentum=0.9, weight_decay=0.1, decoupled_decay=True),
+    "nesterov": Plan(optimizer="sgd", momentum=0.85, nesterov=True),
+    "nesterov without momentum": Plan(optimizer="sgd", momentum=0.0, nesterov=True),
+    "nesterov with weight decay": Plan(optimizer="sgd", momentum=0.85, nesterov=True, weight_decay=0.1),
+    "nesterov with decoupled decay": Plan(
+        optimizer="sgd", momentum=0.85, nesterov=True, weight_decay=0.1, decoupled_decay=True
+    ),
 }
 
 
@@ -67,10 +83,16 @@ def plain(plan: Plan, theta_P: Tensor, gradient_SP: Tensor, live_S: Tensor) -> T
     """torch's own on one network; a step that it sits out is not taken at all."""
     weights = theta_P.clone().requires_grad_()
     if plan.optimizer == "adam":
-        optimiser = torch.optim.Adam([weights], weight_decay=plan.weight_decay, foreach=False, fused=False)
+        kind = torch.optim.AdamW if plan.decoupled_decay else torch.optim.Adam
+        optimiser = kind([weights], weight_decay=plan.weight_decay, foreach=False, fused=False)
     else:
         optimiser = torch.optim.SGD(
-            [weights], momentum=plan.momentum, weight_decay=plan.weight_decay, foreach=False, fused=False
+            [weights],
+            momentum=plan.momentum,
+            weight_decay=0.0 if plan.decoupled_decay else plan.weight_decay,
+            nesterov=plan.nesterov and plan.momentum > 0,  # torch wants some; of none it makes no difference
+            foreach=False,
+            fused=False,
         )
     for step, (gradient, live) in enumerate(zip(gradient_SP, live_S.tolist(), strict=True)):
         if live:
@@ -79,6 +101,8 @@ def plain(plan: Plan, theta_P: Tensor, gradient_SP: Tensor, live_S: Tensor) -> T
             if plan.optimizer == "adam":
                 group["betas"] = (beta1(step), 0.999)
             weights.grad = gradient.clone()
+            if plan.optimizer == "sgd" and plan.decoupled_decay:  # torch has none of its own
+                weights.data *= 1 - learning_rate(step) * plan.weight_decay
             optimiser.step()
     return weights.detach()
 
@@ -202,3 +226,87 @@ def test_any_optimiser_of_torchs_is_itself_for_every_network(kind, options, live
 
 def in_shape(of_P: Tensor) -> list[Tensor]:
     return [of_P[: P - 1].view(1, -1), of_P[P - 1 :]]
+
+
+# ---- how tensors lie in memory --------------------------------------------------------------------------------
+
+
+class Last(nn.Conv2d):
+    """Its weights lie with their channels last, also on a CPU."""
+
+    channels_last = True
+
+    def __init__(self):
+        super().__init__(3, 4, (2, 5))
+
+
+@pytest.mark.parametrize("plan", [Plan(optimizer="adam"), Plan(optimizer="sgd"), Plan(optimizer="RMSprop")])
+def test_a_gradient_may_lie_in_another_order_than_its_weights(plan):
+    """As one that several processes have added up does."""
+    ends = []
+    for order in (torch.contiguous_format, torch.channels_last):
+        stack = Stack(Last, [1], 1, dtype=torch.float64, batched=False)
+        optimiser = new_optimiser(stack, plan)
+        for step in range(3):
+            gradients = [numbers(10 * step + p.dim(), *p.shape) for p in stack.leaves]
+            gradients = [g.contiguous(memory_format=order) if g.dim() == 4 else g for g in gradients]
+            optimiser.step(gradients, torch.ones(1, 1, dtype=torch.bool), at(0.1, 0.9))
+        ends.append(stack.theta_NRP.detach().clone())
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-12, atol=1e-12)
+
+
+# ---- lookahead ------------------------------------------------------------------------------------------------
+
+
+def clock_of(plan: Plan, epoch: int, step: int, steps: int) -> Clock:
+    clock = Clock(plan, [0.2], "cpu", steps)
+    clock.set_epoch(epoch)
+    clock.step_1.fill_(step)
+    return clock
+
+
+@pytest.mark.parametrize("every, steps", [(1, 3), (2, 5), (5, 5), (7, 3)])
+def test_weights_return_to_their_moving_average(every, steps):
+    """Written out for single numbers: after every so many steps of an epoch, and at its end."""
+    plan = Plan(epochs=3, lookahead=every)
+    stack = stack_of(numbers(0, N, R, P), batched=True)
+    lookahead = Lookahead(stack, every)
+    fast, slow = numbers(0, N, R, P), numbers(0, N, R, P)
+    returns, taken, memory = 0, 0, 0.0
+    for epoch in (1, 2, 3):
+        for step in range(steps):
+            move = numbers(100 * epoch + step, N, R, P)
+            stack.theta_NRP.data += move
+            fast = fast + move
+            lookahead.step(clock_of(plan, epoch, step, steps))
+            taken += 1
+            if (step + 1) % every == 0 or step + 1 == steps:
+                returns += 1
+                memory = 0.95**every * (taken / (3 * steps)) ** 3
+                fast = slow = memory * slow + (1 - memory) * fast
+            torch.testing.assert_close(stack.theta_NRP.detach(), fast, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(lookahead.state()["slow"], stack.theta_NRP.detach(), rtol=0, atol=0)
+    assert returns == 3 * -(-steps // every)
+    assert memory == pytest.approx(0.95**every)
+
+
+def test_lookahead_leaves_a_network_that_sat_out_where_it_was_to_the_bit():
+    stack = stack_of(numbers(0, N, R, P), batched=True)
+    lookahead = Lookahead(stack, 2)
+    for step in range(4):
+        stack.theta_NRP.data[0] += numbers(step, R, P)  # of the other, nothing
+        lookahead.step(clock_of(Plan(epochs=1), 1, step, 4))
+    assert torch.equal(stack.theta_NRP.detach()[1], numbers(0, N, R, P)[1])
+    assert not torch.equal(stack.theta_NRP.detach()[0], numbers(0, N, R, P)[0])
+
+
+# ---- the learning rate of a step ------------------------------------------------------------------------------
+
+
+def test_the_rate_of_one_cycle_is_that_of_the_step():
+    plan = Plan(epochs=5, lr=2.0, one_cycle=0.3)
+    rates = [clock_of(plan, epoch, step, 4).lr.item() for epoch in plan.all_epochs for step in range(4)]
+    expected = np.interp(np.arange(20) / 20, [0, 0.3, 1], [0.4, 2.0, 0.0])
+    np.testing.assert_allclose(rates, expected, rtol=1e-12)
+    assert max(rates) == 2.0
+    assert min(rates) > 0

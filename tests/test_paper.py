@@ -7,7 +7,9 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from coteach import files, names
 from coteach.fidelity import SWITCHES
@@ -55,16 +57,18 @@ def measure(wanted, out, **options):
     "name, n_cells, n_runs, n_cells_then, n_runs_then",
     [
         ("divergence", 24, 240, 24, 240),  # (3 methods + Co-teaching+ as the paper) × 3 noises × 2 networks
-        ("mnist", 27, 135, 27, 135),  # (6 methods + Co-teaching+ as the paper + F-correction in 2 ways) × 3 noises
-        ("cifar10", 30, 90, 30, 150),  # and Decoupling without a warm start
-        ("cifar100", 21, 21, 24, 72),
-        ("news", 36, 108, 36, 180),  # 6 methods × 2 readings × 3 noises
+        ("mnist", 33, 165, 33, 165),  # (5 methods + Co-teaching+ as the paper + F-correction in 5 ways) × 3 noises
+        ("cifar10", 36, 108, 36, 180),  # and Decoupling without a warm start
+        ("cifar100", 24, 24, 27, 81),
+        ("news", 42, 126, 42, 210),  # 6 methods and one in two ways × 2 readings × 3 noises
         ("openset", 8, 8, 9, 27),  # five methods, and bounded losses
         ("openset-svhn", 5, 5, 5, 15),
         ("openset-imagenet32", 5, 5, 5, 15),
-        ("tiny-imagenet", 3, 3, 19, 57),
+        ("tiny-imagenet", 6, 6, 22, 66),  # three methods with another order of classes, too
         ("tiny-imagenet-200", 18, 18, 18, 54),
         ("jocor", 27, 81, 39, 135),
+        ("winner", 32, 96, 32, 96),  # one recipe, DivideMix, and one ingredient less
+        ("human", 32, 96, 32, 96),  # 7 methods × 4 label sets, three noises, and one that is larger and longer
     ],
 )
 def test_presets_expand_to_the_cells_of_the_paper(name, n_cells, n_runs, n_cells_then, n_runs_then):
@@ -85,6 +89,7 @@ def test_the_ablation_has_every_rule_with_every_loss_and_every_switch_alone():
             assert {(method, loss) for loss in (None, "cross_entropy", "mae", "gce")} <= plain
         alone = {e.fidelity for e in found if e.method == "coteaching_plus"}
         irrelevant = {"narrow_cnn7", "flat_pooling", "news_70_30", "tiny_crops", "linear_type2", "openset_mixture"}
+        irrelevant |= {"listed_classes"}
         relevant = SWITCHES.keys() - irrelevant - ({"warmup_short"} if dataset == "mnist" else set())
         assert {"paper", "authors", *(f"paper+{switch}" for switch in relevant)} <= alone
         told = {(e.keep_type, round(e.tau - e.rate, 3)) for e in found if e.tau and e.rate}
@@ -152,8 +157,9 @@ def test_stacks_are_of_cells_that_may_run_together(name):
 def cell_key(cell):
     """All but the noise and τ, read off the name."""
     e = cell.experiment
-    numbers = (e.keep_type, e.warmup, e.estimate_epochs, e.joint_weight, e.steps_per_epoch, e.decay_start)
-    return (e.dataset, e.method, e.loss, e.warmup_loss, e.fidelity, e.network, *numbers)
+    numbers = (e.keep_type, e.warmup, e.held_out, e.estimate_epochs, e.joint_weight, e.decay_start, e.width)
+    besides = [e.steps_per_epoch, *(getattr(e, name) for name in presets.BESIDES)]
+    return (e.dataset, e.method, e.loss, e.warmup_loss, e.fidelity, e.network, *numbers, *besides)
 
 
 def test_open_sets_of_another_share_are_other_images_and_do_not_run_together():
@@ -171,7 +177,7 @@ def test_open_sets_of_another_share_are_other_images_and_do_not_run_together():
         {"noise": "symmetric"}, {"noise_seed": 1}, {"tau": 0.3}, {"epochs": 3}, {"batch_size": 32}, {"warmup": 0},
         {"ramp": 2}, {"keep_type": 2}, {"network": "mlp3"}, {"optimizer": "sgd"}, {"lr": 0.1},
         {"precision": "bf16"}, {"fidelity": "paper+floor"}, {"joint_weight": 0.1}, {"steps_per_epoch": 2},
-        {"warmup_loss": "gce"}, {"decay_start": 2},
+        {"warmup_loss": "gce"}, {"decay_start": 2}, {"width": 2, "network": "fast_cnn"}, {"cutout": 8},
     ],
     ids=str,
 )  # fmt: skip
@@ -257,7 +263,7 @@ def test_only_the_seeds_that_are_missing_are_run_and_merged(tmp_path, monkeypatc
     assert new["summary"]["seeds"] == [1, 2, 3]
     assert new["runs"][1] == old["runs"][0]
     alone = run(replace(tiny().experiment, seeds=(1, 2, 3), out=tmp_path / "alone"), say=silent)
-    for key in ("mean", "std", "max", "ensemble", "label_precision"):
+    for key in ("mean", "std", "max", "ensemble", "last", "label_precision"):
         assert new["summary"][key] == pytest.approx(alone.summary[key], abs=0.5), key  # float32, stacked otherwise
     measure([tiny(seeds=(1,))], tmp_path)
     assert json.loads(path.read_text()) == new  # fewer seeds than are there take nothing away
@@ -301,6 +307,24 @@ def test_a_seed_that_is_there_is_kept_and_the_seconds_of_a_stack_are_shared_out(
     both = measured.merged(tiny(), new, before)
     assert [r["mean"] == 7 for r in both["runs"]] == [True, False]
     assert both["summary"]["seconds"] == 6
+
+
+def test_cells_say_how_the_last_epoch_ended_and_how_well_wrong_labels_of_people_are_found(
+    tmp_path, dataset, monkeypatch
+):
+    given = dataset.y_train.where(torch.arange(120) >= 30, (dataset.y_train + 1) % 3)
+    people = replace(dataset, name="cifar10n-worst", given=given)
+    monkeypatch.setattr(reproduce.data, "load", lambda *a, **o: people)
+    changes = {"dataset": "cifar10n-worst", "recipe": "paper", "network": "mlp", "batch_size": 16}
+    (path,) = measure([tiny(None, None, **changes)], tmp_path)
+    cell, runs = (json.loads(path.read_text())[key] for key in ("summary", "runs"))
+    assert (cell["noise"], cell["dataset"], cell["rate"]) == ("human", "cifar10n-worst", None)
+    assert cell["last"] == pytest.approx(np.mean([run["last"] for run in runs]))
+    assert [len(run["curves"]["test_accuracy"]) for run in runs] == [2, 2]
+    assert 0.3 < cell["average_precision"] == pytest.approx(np.mean([run["average_precision"] for run in runs]))
+    older = [{k: v for k, v in run.items() if k not in ("last", "average_precision")} for run in runs]
+    summary = measured.summarise_cell(tiny(), older)
+    assert (summary["last"], summary["average_precision"]) == (None, None)
 
 
 def test_runs_on_other_data_are_not_mixed(tmp_path, dataset, monkeypatch):

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tyro
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
@@ -240,7 +239,7 @@ def test_a_command_repeats_its_run_and_says_no_more_than_it_must(experiment):
     command = tables.command(replace_experiment(experiment))
     words = shlex.split(command)
     assert words[:2] == ["coteach", "run"]
-    assert tyro.cli(cli.Command, args=words[1:]) == experiment
+    assert cli.parsed(words[1:]) == experiment
     told = sum(getattr(experiment, f.name) != getattr(Experiment(), f.name) for f in fields(Experiment))
     assert sum(word.startswith("--") for word in words) == told
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,9 +17,11 @@ from safetensors.torch import load_file, save_file
 
 from coteach import cli
 from coteach.cli import run as command
+from coteach.data.base import Rows
 from coteach.engine import Engine
 from coteach.engine.precision import Precision
 from coteach.engine.stack import fill
+from coteach.engine.stream import Stream
 from coteach.engine.training import State, state_of
 from coteach.methods import METHODS
 from coteach.runs import checkpoint
@@ -25,14 +29,15 @@ from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run, run_together
 from coteach.train import fit
+from modern_cases import bytes_problem, narrow
 from resume_cases import HERE, assert_same_folder, experiment, read_header, stopped, survive
 from run_cases import crowded, silent
-from tiny import BY_RULE, FIDELITIES, PLAN, normed, problem
+from tiny import BY_RULE, EVERYTHING, FIDELITIES, PLAN, normed, pictured, pictures, problem
 
 
 @pytest.fixture(autouse=True)
 def every_epoch_is_kept(monkeypatch):
-    monkeypatch.setattr(checkpoint, "COST", 1.0)
+    monkeypatch.setattr(checkpoint, "COST", 1e9)
 
 
 # ---- one training, in one process -----------------------------------------------------------------------------
@@ -45,6 +50,36 @@ def every_epoch_is_kept(monkeypatch):
 def test_a_training_goes_on_as_if_it_had_never_stopped(name, fidelity, batched, optimizer):
     plan = replace(PLAN, epochs=4, fidelity=FIDELITIES[fidelity], optimizer=optimizer)
 
+    assert_goes_on(problem, METHODS[name], plan, normed, batched)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("name", BY_RULE)
+def test_a_training_with_everything_goes_on_as_if_it_had_never_stopped(name, optimizer, batched):
+    plan = replace(EVERYTHING, epochs=3, optimizer=optimizer)
+    assert_goes_on(partial(pictures, runs=2), METHODS[name], plan, pictured, batched)
+
+
+@pytest.mark.parametrize("name", ["coteaching", "f_correction"])
+def test_a_streamed_training_with_everything_goes_on_too(name):
+    def streamed():
+        p = pictures(runs=2)
+        return replace(p, x_M=Stream(Rows(p.x_M), "cpu"))
+
+    assert_goes_on(streamed, METHODS[name], replace(EVERYTHING, epochs=3), pictured, False)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_training_of_the_fast_network_goes_on_too(optimizer):
+    """Whose weights lie in memory in another order than they are saved in."""
+    plan = replace(EVERYTHING, epochs=2, optimizer=optimizer)
+    assert_goes_on(partial(bytes_problem, 1), METHODS["coteaching"], plan, narrow, False)
+
+
+def assert_goes_on(made, method, plan, build, batched):
+    """From every epoch on: the same rows, and the same bytes of all that was learnt."""
+
     def trained(since=None):
         epochs = []
 
@@ -52,9 +87,9 @@ def test_a_training_goes_on_as_if_it_had_never_stopped(name, fidelity, batched, 
             tensors = {key: t.detach().clone() for key, t in state_of(epoch.training).items()}
             epochs.append((State(epoch.position, epoch.number, tensors), p.rows(epoch)))
 
-        p = problem()
-        fit(p, METHODS[name], plan, normed, engine=Engine(torch.float32, batched), ledger=True,
-            resume_from=since, on_epoch=after)  # fmt: skip
+        p = made()
+        fit(p, method, plan, build, engine=Engine(torch.float32, batched), ledger=True, resume_from=since,
+            on_epoch=after)  # fmt: skip
         return epochs
 
     torch.manual_seed(0)
@@ -100,6 +135,11 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
     )
 
 
+def has_learnt(out: Path) -> bool:
+    """Whether an epoch is kept; the first checkpoint is written before there is any."""
+    return (out / checkpoint.CHECKPOINT_NAME).exists() and checkpoint.read_checkpoint(out).state is not None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
@@ -121,7 +161,7 @@ def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")},
     )  # fmt: skip
     until = time.monotonic() + 120
-    while not (out / checkpoint.CHECKPOINT_NAME).exists():
+    while not has_learnt(out):
         assert time.monotonic() < until
         assert started.poll() is None, started.communicate()
         time.sleep(0.05)

@@ -198,7 +198,7 @@ def test_other_flags_make_no_sense_with_it(audit, capsys):
     for words in ("--npz x.npz", "--epochs 3", "--keep-per-class", "--noise-rate 0.1", "--label a"):
         flag = words.split()[0]
         assert f"leave {flag} out" in refused(f"--apply decisions.csv {words}", capsys)
-    Audit(apply=Path("decisions.csv"), out=Path("runs/audit")).check()
+    Audit(apply=Path("decisions.csv"), out=Path("runs/audit")).check_flags()
 
 
 def test_applying_loads_nothing_heavy(audit):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coteach.audit.review import review_page
 from coteach.cli import main
 from page_cases import HOSTILE, Page, harmless
 from review_audits import made_up, with_pictures, with_rows, write_audit
@@ -555,3 +556,13 @@ def test_the_notes_of_the_audit_and_both_networks_are_there(review):
     widths = page.tab.evaluate("[...document.querySelectorAll('.fill')].map(e => parseFloat(e.style.width))")
     assert widths == pytest.approx([100 * x for x in p], abs=0.01)
     assert json.loads(page.tab.locator("#audit").text_content() or "")["fingerprint"]
+
+
+def test_a_page_of_samples_to_check_does_not_call_them_suspects(review, tmp_path):
+    page = review()
+    assert page.text("shown") == f"{SUSPECTS} suspects, the worst first"
+    path = tmp_path / "audit" / "review.html"
+    path.write_text(review_page(made_up(CLASSES, N, SUSPECTS), path.parent, "a", to_check=True), encoding="utf-8")
+    page = review()
+    assert page.text("title").startswith("Labels to check of ")
+    assert page.text("shown") == f"{SUSPECTS} samples, in random order"

@@ -29,12 +29,16 @@ PLANS = [
 
 
 def every_rule() -> dict[str, Rule]:
-    """The rules of the module by name, and whatever else a method of the registry uses."""
+    """The rules of the module by name, and whatever else a method of the registry uses.
+
+    But for those that look at more than a mini-batch.
+    """
     found = {name: rule for name, rule in vars(rules).items() if isinstance(rule, Rule)}
+    found.pop("dividemix")
     for method in METHODS.values():
         for plan in PLANS:
             for phase in method.phases(plan):
-                if phase.rule not in found.values():
+                if phase.rule not in (*found.values(), rules.dividemix):
                     found[f"{method.name}/{len(found)}"] = phase.rule
     return found
 
@@ -55,7 +59,8 @@ def batches(draw, networks: int = 2) -> tuple[Batch, list[Fraction]]:
     keep = draw(st.lists(st.sampled_from(KEEPS), min_size=n_runs, max_size=n_runs))
     logits = torch.zeros(*shape, n_classes, dtype=torch.float64)
     logits.scatter_(-1, torch.from_numpy(peak)[..., None], torch.from_numpy(height)[..., None])
-    batch = Batch(logits, torch.from_numpy(loss), as_keep(keep), round_up=draw(st.booleans()))
+    clean = torch.from_numpy(draw(arrays(np.float64, shape, elements=st.sampled_from([0.0, 0.49, 0.5, 1.0]))))
+    batch = Batch(logits, torch.from_numpy(loss), as_keep(keep), round_up=draw(st.booleans()), clean_NRB=clean)
     return batch, keep
 
 
@@ -69,6 +74,7 @@ def opinions(batch: Batch, run: int, keep: Fraction) -> oracle.Opinions:
         losses=batch.loss_NRB[:, run].tolist(),
         keep=keep if batch.round_up else float(keep),
         round_up=batch.round_up,
+        clean=None if batch.clean_NRB is None else batch.clean_NRB[:, run].tolist(),
     )
 
 
@@ -153,6 +159,27 @@ def test_rounding_down_is_the_authors_product_of_doubles():
 
 
 # ---- what holds for any rule, also one added tomorrow ---------------------------------------------------------
+
+
+@given(drawn=batches())
+def test_a_mixture_tells_which_labels_are_likely_right(drawn):
+    batch, keep = drawn
+    for name in ("mentornet", "coteaching", "coteaching_plus"):
+        by_oracle = oracle.BY_MIXTURE[oracle.RULES[name]]
+        found = RULES[name].by_mixture()(batch)
+        for run, share in enumerate(keep):
+            assert picks(found, run) == by_oracle(opinions(batch, run, share)), name
+    assert torch.equal(rules.dividemix(batch), RULES["coteaching"].by_mixture()(batch))
+    joint_NRB = RULES["jocor"].by_mixture()(batch)
+    assert torch.equal(joint_NRB[0], joint_NRB[1])
+    assert torch.equal(joint_NRB[0], batch.clean_NRB.mean(0) >= 0.5)
+
+
+def test_a_rule_that_looks_at_all_samples_has_no_weights_in_a_mini_batch():
+    logits, labels = torch.zeros(2, 4, 3), torch.zeros(4, dtype=torch.long)
+    for rule in ("dividemix", rules.dividemix, rules.mentornet.by_mixture()):
+        with pytest.raises(ValueError, match="losses of all samples: take"):
+            rules.weights(rule, logits, labels, keep=0.5)
 
 
 @given(drawn=batches(), data=st.data())
@@ -317,7 +344,7 @@ def test_weights_are_the_rules_own(seed, keep):
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(2, 12, 3, generator=generator, dtype=torch.float64)
     labels = torch.randint(0, 3, (12,), generator=generator)
-    for name, rule in ((n, r) for n, r in vars(rules).items() if isinstance(r, Rule)):
+    for name, rule in RULES.items():
         for loss in (cross_entropy, joint(softmax_twice, 0.9)):
             for per_class in (False, True):
                 seen = Batch(logits[:, None], loss(logits[:, None], labels.expand(2, 1, 12)),

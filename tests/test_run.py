@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from sklearn.metrics import average_precision_score
 
 import coteach
 from coteach import names
@@ -59,16 +60,46 @@ def test_a_run_folder_keeps_the_contract(tmp_path, dataset, method, fidelity):
     config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
     assert config["experiment"]["method"] == method
     assert config["plan"]["network"] == "mlp"
-    assert config["data"]["samples_left_out_of_each_epoch"] == 120 % 16
+    held = 12 if method.startswith("f_correction") else 0
+    assert config["data"]["samples_left_out_of_each_epoch"] == held + (120 - held) % 16
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     per_seed = [
         100 * np.mean([np.mean(row["test_accuracy"]) for row in rows if row["seed"] == seed]) for seed in (1, 2)
     ]
     assert summary["mean"] == pytest.approx(np.mean(per_seed))
     assert summary["std"] == pytest.approx(np.std(per_seed, ddof=1))
-    assert Noise.load(tmp_path / "run" / "noise.safetensors").sha256 == summary["noise_sha256"]
+    draw = Noise.load(tmp_path / "run" / "noise.safetensors")
+    assert draw.sha256 == summary["noise_sha256"]
+    finals = [100 * row["ensemble_accuracy"] for row in rows if row["epoch"] == 3]
+    assert summary["last_per_seed"] == finals
+    assert summary["last"] == pytest.approx(np.mean(finals))
+    found = summary["average_precision_per_seed"]
+    if METHODS[method].in_rounds:
+        assert (found, summary["average_precision"]) == ([None, None], None)
+    else:
+        opinions = [load_file(tmp_path / f"run/opinions/seed-{seed}.safetensors")["quality"] for seed in (1, 2)]
+        assert found == pytest.approx([average_precision_score(~draw.clean, 1 - q.double()) for q in opinions])
+        assert summary["average_precision"] == pytest.approx(np.mean(found))
     assert (tmp_path / "run" / "estimate.jsonl").exists() == (method == "f_correction")
     assert (tmp_path / "run" / "opinions").exists() == (not METHODS[method].in_rounds)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"noise": None}, {"noise": "pair", "rate": 0.0}, {"ledger": False}],
+    ids=["own", "clean", "no ledger"],
+)
+def test_how_well_wrong_labels_are_found_is_not_said_where_nobody_knows(tmp_path, dataset, changes):
+    summary = run(experiment(tmp_path, epochs=1, **changes), dataset, say=silent).summary
+    assert (summary["average_precision"], summary["average_precision_per_seed"]) == (None, [None, None])
+    assert summary["last"] > 0
+
+
+def test_images_of_no_class_are_no_wrong_labels(tmp_path, dataset):
+    outside = replace(dataset, outside=torch.arange(120) < 40)
+    result = run(experiment(tmp_path, noise="none", epochs=1), outside, say=silent)
+    assert (result.summary["noise"], result.summary["average_precision"]) == ("openset", None)
+    assert (result.folder / "opinions" / "seed-1.safetensors").exists()
 
 
 @pytest.mark.parametrize("method", ["coteaching", "f_correction", "cotraining"])
@@ -80,7 +111,8 @@ def test_what_the_networks_thought_of_the_labels_is_kept(tmp_path, dataset, meth
     epochs = (1,) if method == "cotraining" else (1, 2, 3)
     assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for e in epochs for s in (1, 2)]
     for row in rows:
-        dealt = METHODS[method].networks * (120 - 120 % 16)
+        learnt = 108 if method == "f_correction" else 120
+        dealt = METHODS[method].networks * (learnt - learnt % 16)
         assert sum(row["right"]) + sum(row["wrong"]) == dealt
         assert sum(row["wrong"]) == pytest.approx(dealt * draw.rate, rel=0.2)
     for seed in (1, 2):

@@ -49,7 +49,7 @@ from run_cases import experiment, silent
         ({"seeds": "12"}, "one or more whole numbers"),
         ({"seeds": 3}, "one or more whole numbers"),
         ({"epochs": 2.5}, "epochs is 2.5"),
-        ({"epochs": "2"}, "epochs is 2"),
+        ({"epochs": "2"}, "epochs is '2'"),
         ({"rate": "0.2"}, "rate is 0.2"),
         ({"optimizer": "adamw"}, "no optimizer 'adamw'"),
         ({"keep_type": 3}, "keep_type is 3"),

@@ -40,7 +40,7 @@ def test_killed_by_the_clock(tmp_path):
     """The real command, killed from outside after a random time, until it ends."""
     out, chance = tmp_path / "run", random.Random(0)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")}
-    first = ["--method", "coteaching_plus", "--epochs", "300", "--seeds", "1", "2", "--out", str(out)]
+    first = ["--method", "coteaching_plus", "--epochs", "900", "--seeds", "1", "2", "--out", str(out)]
     kills = 0
     while not (out / "summary.json").exists():
         arguments = ["--resume", str(out)] if (out / "config.toml").exists() else first
@@ -54,7 +54,7 @@ def test_killed_by_the_clock(tmp_path):
             started.wait()
             kills += 1
     assert kills > 3
-    e = Experiment(method="coteaching_plus", epochs=300, seeds=(1, 2), out=tmp_path / "whole")
+    e = Experiment(method="coteaching_plus", epochs=900, seeds=(1, 2), out=tmp_path / "whole")
     assert_same_folder(out, run(e, say=silent).folder)
 
 

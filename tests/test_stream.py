@@ -30,7 +30,7 @@ from coteach.runs import prepare
 from coteach.runs.run import run
 from run_cases import experiment, silent
 from stream_cases import NUMBERS, UNREADABLE, Pairs, Spoilt
-from tiny import FIDELITIES, PLAN, C, Known, convolutional, mlp, problem, train
+from tiny import EVERYTHING, FIDELITIES, PLAN, C, Known, convolutional, mlp, problem, train
 
 # Python says so from 3.12 on wherever a process with threads forks, as torch's DataLoader does.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -128,6 +128,15 @@ def test_augmented_images_train_the_same(of, dtype):
     build = partial(flat, 3 * 8 * 8)
     assert_same(
         trained(streamed(p, of), "coteaching", build, dtype=dtype), trained(p, "coteaching", build, dtype=dtype)
+    )
+
+
+@pytest.mark.parametrize("of", [Rows, lambda x: Items(Pairs(x.numpy()))], ids=["rows", "items"])
+def test_everything_of_today_trains_the_same(of, small_pieces):
+    p = pictures()
+    build = partial(flat, 3 * 8 * 8)
+    assert_same(
+        trained(streamed(p, of), "coteaching", build, EVERYTHING), trained(p, "coteaching", build, EVERYTHING)
     )
 
 

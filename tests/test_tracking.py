@@ -89,7 +89,7 @@ def test_a_tracker_that_fails_is_told_of_once_and_the_run_goes_on(tmp_path, fail
 
 
 def test_a_run_that_is_stopped_ends_without_a_summary_and_begins_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "COST", 1.0)
+    monkeypatch.setattr(checkpoint, "COST", 1e9)
     records = Records()
     with pytest.raises(Stop):
         run(experiment(tmp_path), trackers=[records], say=silent, on_epoch=stop_after(2))
@@ -140,7 +140,7 @@ def test_events_are_counted_and_what_is_null_is_left_out():
 
 def test_a_resumed_run_writes_over_what_was_cut_off(tmp_path, monkeypatch):
     """The third epoch was written for TensorBoard, but no checkpoint had it; it comes again, and counts once."""
-    monkeypatch.setattr(checkpoint, "COST", 1.0)
+    monkeypatch.setattr(checkpoint, "COST", 1e9)
     written = checkpoint.Checkpoints.write
     calls = []
 
@@ -169,7 +169,7 @@ def test_the_flag(tmp_path, monkeypatch, words, where):
 
 
 def test_a_run_can_be_resumed_with_and_without_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "COST", 1.0)
+    monkeypatch.setattr(checkpoint, "COST", 1e9)
     with pytest.raises(Stop):
         run(experiment(tmp_path), say=silent, on_epoch=stop_after(2))
     main(["run", "--resume", str(tmp_path / "run"), "--tensorboard"])

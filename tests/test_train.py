@@ -5,25 +5,22 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-import plain
 from coteach.engine import Engine
-from coteach.engine.training import Problem
 from coteach.fidelity import AUTHORS, parse
 from coteach.losses import LOSSES
 from coteach.methods import METHODS, Method
 from coteach.names import WITHOUT_WARMUP
 from coteach.plan import Plan
 from coteach.train import fit
+from plain_cases import assert_trains_like_the_plain_loop
 from plain_methods import Stage, stages
 from tiny import (
     BY_RULE,
     FIDELITIES,
     PLAN,
     C,
-    assert_same_rows,
-    assert_same_weights,
     convolutional,
     events,
     mlp,
@@ -32,25 +29,6 @@ from tiny import (
     problem,
     run_fit,
 )
-
-
-def assert_trains_like_the_plain_loop(
-    name: str,
-    plan: Plan,
-    build: Callable[[], nn.Module] = mlp,
-    p: Problem | None = None,
-    method: Method | None = None,
-    of_stages: Callable[[str, Plan], list[Stage]] = stages,
-) -> list[list[dict]]:
-    p = p or problem()
-    training, rows = run_fit(p, method or METHODS[name], plan, build)
-    for run in range(len(p.seeds)):
-        pair, plain_rows = plain.train(name, p, run, plan, build, of_stages)
-        assert_same_rows(rows[run], plain_rows)
-        for n, network in enumerate(pair.networks):
-            assert_same_weights(training.stack.network(n, run), network.eval())
-    return rows
-
 
 # ---- against the plain loop -----------------------------------------------------------------------------------
 
@@ -232,3 +210,18 @@ def test_single_switches_train_like_the_plain_loop():
     """Halfway houses between the two fidelities."""
     for text in ("paper+rescue", "paper+divided_twice", "authors-softmax_twice", "authors-rescue-floor"):
         assert_trains_like_the_plain_loop("coteaching_plus", replace(PLAN, fidelity=parse(text)))
+
+
+def test_an_estimate_has_a_cycle_of_its_own():
+    """F-correction's first training ends with its learning rate at nearly zero, however short it is."""
+    plan = replace(PLAN, optimizer="sgd", lr=0.1, one_cycle=0.25, estimate_epochs=3)
+    rates: dict[bool, list[float]] = {True: [], False: []}
+
+    def after(epoch):
+        rates[epoch.preliminary] += epoch.training.clock.lr_S.tolist()
+
+    fit(problem(runs=1), METHODS["f_correction"], plan, mlp, engine=Engine(torch.float64), on_epoch=after)
+    for found, epochs in ((rates[True], 3), (rates[False], PLAN.epochs)):
+        assert len(found) == epochs * 3
+        assert found[-1] == pytest.approx(0.1 / len(found) / 0.75)
+        assert max(found) == pytest.approx(0.1, rel=0.15)

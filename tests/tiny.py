@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,32 @@ from coteach.train import fit
 
 F, C = 8, 3
 PLAN = Plan(epochs=6, batch_size=16, warmup=2, ramp=3, lr=0.01, decay_start=3)
+INGREDIENTS: dict[str, dict[str, Any]] = {
+    "nesterov": {"optimizer": "sgd", "lr": 0.05, "nesterov": True},
+    "decoupled decay, sgd": {"optimizer": "sgd", "lr": 0.05, "weight_decay": 0.5, "decoupled_decay": True},
+    "decoupled decay, adam": {"weight_decay": 0.5, "decoupled_decay": True},
+    "one cycle": {"one_cycle": 0.3},
+    "label smoothing": {"label_smoothing": 0.2},
+    "mixup": {"mixup": 0.7},
+    "mirror": {"mirror": True},
+    "shift": {"shift": 2},
+    "cutout": {"cutout": 3},
+    "weak selection": {"cutout": 3, "weak_selection": True},
+    "lookahead": {"lookahead": 2},
+    "strong view": {"strong_view": 2},
+    "strong view, cut": {"strong_view": 1, "cutout": 3},
+    "mixture": {"mixture": True},
+    "guesses": {"guess_weight": 0.7},
+    "guesses on a strong view": {"guess_weight": 0.7, "guess_ramp": 2, "temperature": 0.3, "strong_view": 1},
+    "memory": {"memory_weight": 3.0},
+    "memory that fades slowly": {"memory_weight": 1.0, "memory_decay": 0.9},
+    "class balance": {"class_balance": 2.0},
+}
+EVERYTHING = replace(
+    PLAN, epochs=4, optimizer="sgd", lr=0.05, momentum=0.85, nesterov=True, weight_decay=0.1,
+    decoupled_decay=True, one_cycle=0.3, label_smoothing=0.2, mixup=0.7, mirror=True, shift=1, cutout=3,
+    weak_selection=True, lookahead=2,
+)  # fmt: skip
 FIDELITIES = {"paper": PAPER, "authors": AUTHORS}
 BY_RULE = [name for name, method in METHODS.items() if not method.in_rounds]
 
@@ -60,6 +87,16 @@ def problem(n: int = 60, n_test: int = 40, runs: int = 3, flips: float = 0.3) ->
     )
 
 
+def pictures(n: int = 60, n_test: int = 40, runs: int = 3) -> Known:
+    """The same labels for images of two channels and 5 × 6 pixels."""
+    p = problem(n, n_test, runs)
+    generator = torch.Generator().manual_seed(1)
+    patterns = torch.randn(C, 2, 5, 6, generator=generator, dtype=torch.float64)
+    truth = torch.cat([torch.where(p.clean_RM[0], p.y_RM[0], (p.y_RM[0] - 1) % C), p.y_test])
+    x = patterns[truth] + torch.randn(n + n_test, 2, 5, 6, generator=generator, dtype=torch.float64)
+    return replace(p, x_M=x[:n], x_test=x[n:])
+
+
 def one_run(p: Known, run: int) -> Known:
     only = slice(run, run + 1)
     return replace(
@@ -94,6 +131,17 @@ def convolutional() -> nn.Module:
         nn.ReLU(),
         nn.Flatten(),
         nn.Linear(32, C),
+    )
+
+
+def pictured() -> nn.Module:
+    """For images of 5 × 6 pixels."""
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(120, C),
     )
 
 

@@ -3,7 +3,7 @@
 Where to start:
 
 - `RobustClassifier`: a scikit-learn classifier for labels of your own; it also tells which are wrong.
-- `rules.weights`: the one line that a training loop of your own needs.
+- `Pair`, `Selection` and `Ledger`: two networks, the rule and the memory, for a training loop of your own.
 - `run(Experiment(...))`: compare methods on public data, as the command `coteach run` does.
 
 The public names are loaded when they are first used, so that `import coteach` is quick.
@@ -15,12 +15,17 @@ _WHERE = {
     "Dataset": "coteach.data",
     "Experiment": "coteach.runs.experiment",
     "LOSSES": "coteach.losses",
+    "Ledger": "coteach.loops",
     "METHODS": "coteach.methods",
     "Method": "coteach.methods",
+    "Pair": "coteach.loops",
     "Phase": "coteach.methods",
     "Plan": "coteach.plan",
     "RobustClassifier": "coteach.classifier",
     "Rule": "coteach.rules",
+    "Selection": "coteach.loops",
+    "SelectiveTrainingClassifier": "coteach.selective",
+    "encode": "coteach.audit.features",
     "register_loss": "coteach.methods",
     "register_method": "coteach.methods",
     "register_network": "coteach.networks",
@@ -28,6 +33,7 @@ _WHERE = {
     "run_together": "coteach.runs.run",
 }
 _MODULES = ("data", "losses", "networks", "noise", "rules", "schedules")
+_WITH_EXTRAS = ("hf",)  # not in `from coteach import *`, which must not need them
 
 __all__ = [*sorted(_WHERE), *_MODULES]
 __version__ = "0.1.0"
@@ -38,7 +44,7 @@ def __getattr__(name: str) -> Any:
 
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
-    if name in _MODULES:
+    if name in _MODULES or name in _WITH_EXTRAS:
         return import_module(f"coteach.{name}")
     raise AttributeError(f"module 'coteach' has no attribute {name!r}")
 

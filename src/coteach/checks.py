@@ -1,13 +1,15 @@
 """Checks of what users hand in, and errors in a line; NumPy is loaded when it is needed, for `--help`."""
 
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coteach.names import WITHOUT_WARMUP
 
 if TYPE_CHECKING:
     import numpy as np
 
+LARGEST_COUNT, LARGEST_NUMBER = 10**9, 1e30  # of epochs and the like; of rates and the like, as float32 has them
+LARGEST_SIDE = 2**14  # pixels of an image
 ENCODE = "encode them first (for instance with sklearn.preprocessing.LabelEncoder)"
 
 
@@ -58,6 +60,8 @@ def _as_array(y: Any) -> "np.ndarray":
     if hasattr(y, "detach"):  # a torch tensor, perhaps on another device or of a type that NumPy lacks
         y = y.detach().cpu()
         y = (y.double() if y.is_floating_point() else y).numpy()
+    if np.ma.is_masked(y):
+        raise ValueError("some labels are masked: drop the samples without a label, or give each of them one.")
     try:
         return np.asarray(y)
     except ValueError as ragged:
@@ -117,8 +121,22 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def is_within(value: Any, most: float) -> bool:
+    """Whether it is a number from 0 to `most`; compared as it is: an integer may be too large for a float."""
+    return isinstance(value, Real) and 0 <= cast("float", value) <= most
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    if not (is_whole(value) and value >= least):
+        raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
+    if value > LARGEST_COUNT:
+        raise ValueError(f"{name} is {value}: give a whole number of at most {LARGEST_COUNT:,}.")
+
+
 def plain_number(value: Any) -> Any:
-    """A number of NumPy's as one of Python's, which can be written to JSON."""
+    """A number, or answer, of NumPy's as one of Python's, which can be written to JSON."""
+    if type(value).__module__ == "numpy" and not getattr(value, "shape", True):
+        return value.item()
     if is_whole(value):
         return int(value)
     return float(value) if isinstance(value, Real) and not isinstance(value, (bool, float)) else value

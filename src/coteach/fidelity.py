@@ -29,6 +29,7 @@ SWITCHES = {
     "linear_type2": (17, "λ type 2 reaches 1 - 2τ one epoch before E_max"),
     "openset_mixture": (18, "open-sets: first 60 % of CIFAR-10 and 20,000 outside images of any class"),
     "warmup_short": (22, "the warm-up ends one epoch early (epoch < warm-up, counted from 1)"),
+    "listed_classes": (28, "Tiny-ImageNet: classes numbered as wnids.txt lists them, not by their sorted ids"),
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coteach.files import write_atomically
 from coteach.names import MEASURES, METHOD_FACTS, METHOD_LABELS
 
 if TYPE_CHECKING:
@@ -248,13 +249,21 @@ def save(figure: "Figure", paths: Iterable[Path], title: str = "") -> None:
 
     if title:
         figure.supxlabel(title, fontsize=8, color="#555555", parse_math=False)
-    for path in paths:
-        if path.suffix == ".svg":
-            path.write_text(svg_of(figure), encoding="utf-8")
-        else:
-            with plt.rc_context(SETTINGS):
-                figure.savefig(path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
-    plt.close(figure)
+    try:
+        for path in paths:
+            write_atomically(path, svg_of(figure) if path.suffix == ".svg" else drawn_as(figure, path.suffix[1:]))
+    finally:  # pyplot would keep it, where a file cannot be written
+        plt.close(figure)
+
+
+def drawn_as(figure: "Figure", kind: str) -> bytes:
+    """As pdf or png, without a date."""
+    import matplotlib.pyplot as plt
+
+    drawn = io.BytesIO()
+    with plt.rc_context(SETTINGS):
+        figure.savefig(drawn, format=kind, dpi=150, metadata={"CreationDate": None} if kind == "pdf" else None)
+    return drawn.getvalue()
 
 
 def as_svg(figure: "Figure") -> str:

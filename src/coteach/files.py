@@ -1,28 +1,31 @@
-"""Files written in one step, or read within bounds where strangers made them; tensors and facts as safetensors."""
+"""Files written in one step, or read within bounds where strangers made them."""
 
 import csv
 import io
-import json
 import os
+import threading
+import warnings
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+
+from coteach.turns import own_warning_filters
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-FACTS = "coteach"  # the entry in the header of a file of tensors
+    import numpy as np
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """In one step: a reader, or a run that goes on later, sees the whole file or the one before.
 
-    Synced, so that this holds even if the power fails.
+    Synced, so that this holds even if the power fails. Nothing is written through a link.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    refuse_other_than_file(path)
+    unfinished = path.with_name(f"{unfinished_stem(path)}{os.getpid()}-{threading.get_ident()}.tmp")
+    unfinished.unlink(missing_ok=True)
     try:
-        with unfinished.open("wb") as file:
+        with unfinished.open("xb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
@@ -40,6 +43,11 @@ def as_csv(rows: Iterable[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
+def unfinished_stem(path: Path) -> str:
+    """How the names begin under which a file is written; a long name with more after it would be too long."""
+    return f".{path.name[:50]}."
+
+
 def is_unfinished(path: Path) -> bool:
     """Whether it was being written when its process was killed, or is right now."""
     return path.name.startswith(".") and path.name.endswith(".tmp")
@@ -48,6 +56,13 @@ def is_unfinished(path: Path) -> bool:
 def remove_unfinished(folder: Path) -> None:
     for path in folder.rglob(".*.tmp"):
         path.unlink(missing_ok=True)
+
+
+def refuse_other_than_file(path: Path) -> None:
+    """Raise a ValueError if a link, a folder or a pipe is where a file is to be written."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        kind = "a link" if path.is_symlink() else "a folder" if path.is_dir() else "no regular file"
+        raise ValueError(f"{path} is {kind}, where a file is to be: remove it, or choose another place.")
 
 
 def regular_file(path: Path) -> Path:
@@ -77,26 +92,12 @@ def open_zip_member(archive: zipfile.ZipFile, name: str, most: int) -> zipfile.Z
     return stream
 
 
-def tensors_as_bytes(facts: dict[str, Any], tensors: Mapping[str, "Tensor"]) -> bytes:
-    """A file of safetensors, which runs no code when it is read, with the facts as JSON in its header."""
-    from safetensors.torch import save
+def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], "np.dtype"]:
+    """The shape and the type that a .npy file announces, whose bytes come next; no array is made yet."""
+    from numpy.lib import format as npy
 
-    return save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, {FACTS: json.dumps(facts)})
-
-
-def read_tensors(
-    path: Path, otherwise: str, *, only_facts: bool = False
-) -> tuple[dict[str, Any], dict[str, "Tensor"]]:
-    """The facts and the tensors; a ValueError that says `otherwise` of what is no such file."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(regular_file(path), "pt") as file:
-            facts = json.loads(file.metadata()[FACTS])
-            names = () if only_facts else file.keys()
-            tensors = {name: file.get_tensor(name) for name in names}
-        if not isinstance(facts, dict):
-            raise TypeError
-    except (SafetensorError, OSError, KeyError, TypeError, RecursionError, ValueError) as error:
-        raise ValueError(f"{path} {otherwise}") from error
-    return facts, tensors
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    with own_warning_filters():
+        warnings.simplefilter("ignore")  # that it was written by Python 2
+        shape, _, dtype = readers[npy.read_magic(stream)](stream)
+    return shape, dtype

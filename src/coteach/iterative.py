@@ -43,6 +43,7 @@ from coteach.engine.stack import Stack
 from coteach.engine.steps import Captured
 from coteach.engine.stream import closing_streams
 from coteach.engine.training import Epoch, Problem, Training, start
+from coteach.learning import learns_more, learns_otherwise, lesson
 from coteach.measure import chunk_size, predict
 from coteach.methods import Phase, chosen_loss
 from coteach.plan import Plan
@@ -174,20 +175,21 @@ def weighted_mini_batch(training: Training, phase: Phase, belief: Belief, margin
     stack, batches, clock = training.stack, training.batches, training.clock
 
     def learn() -> None:
-        index_RB = batches.order_SRB.index_select(0, clock.step_1)[0]
+        index_RB = batches.index(clock.step_1)
         x_RB, y_RB = batches.take(clock.step_1)
         logits_NRBC, features_RBF = with_features(stack, training.view(x_RB, 1))
         loss_NRB = phase.loss(logits_NRBC, y_RB[None])
         weight_NRB = belief.weight_RM.gather(1, index_RB)[None]
+        every = torch.ones_like(loss_NRB, dtype=torch.bool)
+        chosen = Choice(loss_NRB, logits_NRBC.argmax(-1), every, weight_NRB, weight_NRB > 0, y_RB[None])
         pairs_R = contrastive(features_RBF, y_RB, belief.inlier_RM.gather(1, index_RB), margin)
+        learnt_NRB, _ = lesson(training, phase.loss, x_RB, logits_NRBC, chosen)
         # the loss of the pairs, as one more sample
-        losses = torch.cat([loss_NRB, pairs_R[None, :, None].to(loss_NRB.dtype)], -1)
+        losses = torch.cat([learnt_NRB, pairs_R[None, :, None].to(loss_NRB.dtype)], -1)
         weights = torch.cat([weight_NRB / batches.size, torch.ones_like(weight_NRB[..., :1])], -1)
         gradients = stack.gradients(losses, weights)
-        every = torch.ones_like(loss_NRB, dtype=torch.bool)
-        chosen = Choice(loss_NRB, logits_NRBC.argmax(-1), every, weight_NRB, weight_NRB > 0)
-        finite_NR, live_NR = finite_and_live(phase, chosen, stack.sums(gradients))
-        training.optimiser.step(gradients, live_NR, clock)
+        finite_NR, live_NR = finite_and_live(phase, chosen, losses, weights, stack.sums(gradients))
+        training.step(gradients, live_NR)
         stack.keep_statistics(finite_NR)
         training.record(logits_NRBC.detach(), y_RB, chosen, finite_NR)
 
@@ -232,6 +234,11 @@ def fit_iterative(
     on_round : callable
         Called after each judgement.
     """
+    if learns_otherwise(plan) or learns_more(plan) or plan.mixture:
+        raise ValueError(
+            "iterative selects nothing in a mini-batch: leave mixup, weak_selection, mixture, and what is learnt "
+            "besides labels out."
+        )
     engine = replace(engine, batched=False, compiled=False)  # the features are caught from plain modules
     phase = Phase(plan.all_epochs, rules.standard, chosen_loss(plan))
     belief = Belief(problem.y_RM, engine.dtype)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from coteach.guesses import soft_cross_entropy
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -101,6 +103,60 @@ def forward_corrected(loss: Loss, transition_RCC: Tensor) -> Loss:
         return loss(noisy_p.clamp(min=torch.finfo(noisy_p.dtype).tiny).log(), target_NRB)
 
     return corrected
+
+
+def smoothed(loss: Loss, share: float) -> Loss:
+    """The loss of a label of which a `share` is spread over all classes alike (Szegedy et al., 2016).
+
+    >>> smoothed(cross_entropy, 0.3)(logits, target)  # 0.8 of the label's own loss, 0.1 of each other class'
+    tensor([0.6395, 2.0395])
+    """
+
+    def spread(logits_NRBC: Tensor, target_NRB: Tensor) -> Tensor:
+        if loss is cross_entropy:  # at a fraction of the memory, which grows with the square of the classes
+            return (1 - share) * loss(logits_NRBC, target_NRB) - share * logits_NRBC.log_softmax(-1).mean(-1)
+        return (1 - share) * loss(logits_NRBC, target_NRB) + share * of_every_class(loss, logits_NRBC).mean(-1)
+
+    return spread
+
+
+def of_every_class(loss: Loss, logits_NRBC: Tensor) -> Tensor:
+    """loss_NRBC: what it would be if the label were this class.
+
+    >>> of_every_class(cross_entropy, logits)[:, :2]
+    tensor([[0.2395, 2.2395],
+            [0.2395, 2.2395]])
+    """
+    *leading, samples, classes = logits_NRBC.shape
+    # every class of every sample as a sample of its own: so it goes with every loss, a corrected one included
+    every_NRX = torch.arange(classes, device=logits_NRBC.device).repeat(samples)
+    of_every = loss(logits_NRBC.repeat_interleave(classes, -2), every_NRX.expand(*leading, -1))
+    return of_every.unflatten(-1, (-1, classes))
+
+
+def of_soft_labels(loss: Loss, logits_NRBC: Tensor, target_NRBC: Tensor) -> Tensor:
+    """The loss of each class, weighed by how much the label is of that class.
+
+    >>> of_soft_labels(cross_entropy, logits, torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]))
+    tensor([0.2395, 1.2395])
+    """
+    if loss is cross_entropy:
+        return soft_cross_entropy(logits_NRBC, target_NRBC)
+    return (target_NRBC * of_every_class(loss, logits_NRBC)).sum(-1)
+
+
+def less_confident(loss: Loss, weight: float) -> Loss:
+    """The loss plus a weight times Σ p·log p, which keeps networks unsure for longer (Pereyra et al., 2017).
+
+    >>> less_confident(cross_entropy, 1.0)(logits, target) - cross_entropy(logits, target)
+    tensor([-0.6656, -0.6656])
+    """
+
+    def penalised(logits_NRBC: Tensor, target_NRB: Tensor) -> Tensor:
+        log_p = logits_NRBC.log_softmax(-1)
+        return loss(logits_NRBC, target_NRB) + weight * (log_p.exp() * log_p).sum(-1)
+
+    return penalised
 
 
 def joint(loss: Loss, weight: float) -> Loss:

@@ -20,8 +20,9 @@ from coteach.engine.records import Records
 from coteach.engine.stack import Stack
 from coteach.engine.stream import Stream, chunks
 from coteach.engine.training import Epoch, Training
+from coteach.losses import Loss
 from coteach.names import EVENTS, LOSS_BINS, LOSS_EDGES
-from coteach.rules import Rule, all_of, rounded
+from coteach.rules import LIKELY, Rule, rounded
 
 
 class Networks(Protocol):
@@ -83,9 +84,37 @@ def predict(
 
 def posteriors(training: Training, x_M: Tensor | Stream) -> Tensor:
     """p_NRMC of samples that need not be those of the training."""
+    return all_logits(training, x_M).softmax(-1)
+
+
+def all_logits(training: Training, x_M: Tensor | Stream) -> Tensor:
+    """logits_NRMC of the same."""
     stack = training.stack
     pieces = predict(stack, x_M, chunk_size(x_M, stack), view=training.view, augment=training.problem.augment)
-    return torch.cat(list(pieces), -2).softmax(-1)
+    return torch.cat(list(pieces), -2)
+
+
+def losses_of_all(training: Training, loss: Loss) -> Tensor:
+    """loss_NRM of the training samples under their given labels, without anything random."""
+    problem, chunk = training.problem, chunk_size(training.problem.x_M, training.stack)
+    pieces = predict(training.stack, problem.x_M, chunk, view=training.view, augment=problem.augment)
+    losses = [
+        loss(logits_NRBC, y_RB.expand(logits_NRBC.shape[:-1]))
+        for logits_NRBC, y_RB in zip(pieces, problem.y_RM.split(chunk, 1), strict=True)
+    ]
+    return torch.cat(losses, -1)
+
+
+def judge_by_held_out(training: Training, loss: Loss) -> None:
+    """Ask about the samples that are held out: which epoch fits them best, and what the ledger is to know."""
+    held_out, best = training.held_out, training.best
+    assert held_out is not None
+    assert best is not None
+    logits_NRVC = all_logits(training, held_out.x_V)
+    y_NRV = held_out.y_RV.expand(logits_NRVC.shape[:-1])
+    if training.ledger:
+        training.ledger.add_held_out(held_out.held_V, logits_NRVC, held_out.y_RV)
+    best.judge(loss(logits_NRVC, y_NRV).double().mean(-1).sum(0))  # networks that learn together stay together
 
 
 def chunk_size(x_M: Tensor | Stream, stack: Stack) -> int:
@@ -186,6 +215,9 @@ def counts_of(epoch: Epoch, clean_RM: Tensor | None) -> list[dict]:
     clean_SRB = None if clean_RM is None else training.batches.in_batch_order(clean_RM)
     round_up = not training.plan.fidelity.floor
     rows = count(training.records, epoch.phase.rule, clean_SRB, training.clock.keep_R1, round_up)
+    if training.clean_NRM is not None:
+        share_R = (training.clean_NRM >= LIKELY).double().mean((0, 2)).tolist()
+        rows = [row | {"keep_rate": share} for row, share in zip(rows, share_R, strict=True)]
     if epoch.weight_RM is None:
         return rows
     weighed = count_weighed(training, epoch.weight_RM, clean_SRB)
@@ -206,7 +238,7 @@ def count(records: Records, rule: Rule, clean_SRB: Tensor | None, keep_R1: Tenso
         "learnt": n_learnt_SNR.sum((0, 1)),
         "differ": differ_SRB.double().mean(2).sum(0),
         "no_disagreement": (n_among_SNR1 == 0).all(1).sum((0, 2)),
-        "nothing_kept": starved_SNR1.any(1).sum((0, 2)) * (rule.pick is not all_of),
+        "nothing_kept": starved_SNR1.any(1).sum((0, 2)) * rule.keeps_a_share,
         "non_finite_loss": (~records.finite_SNR).any(1).sum(0),
     }
     if clean_SRB is not None:

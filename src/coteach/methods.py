@@ -54,6 +54,8 @@ class Phase:
         The authors' way out of a batch without disagreement (row 3).
     corrected_by : {"estimated", "known"}, optional
         Start afresh, with the loss corrected by this Q.
+    divided : bool
+        All samples are learnt, with labels that the networks refine or guess (DivideMix).
 
     Examples
     --------
@@ -68,6 +70,7 @@ class Phase:
     own_labels: bool = False
     rescue: bool = False
     corrected_by: str | None = None
+    divided: bool = False
 
     def within(self, epochs: range) -> "Phase":
         """The part of it that lies in these epochs, which may be none."""
@@ -192,6 +195,16 @@ def coteaching_plus_own_phases(plan: Plan) -> list[Phase]:
     return [replace(warm, rule=rules.mentornet), replace(later, rule=rules.coteaching_plus_own)]
 
 
+def dividemix_phases(plan: Plan) -> list[Phase]:
+    """Both networks on everything; then each learns all samples, with labels as its peer believes them or not."""
+    loss = chosen_loss(plan)
+    warm = losses.less_confident(loss, plan.confidence_penalty) if plan.confidence_penalty else loss
+    return [
+        Phase(plan.warmup_epochs, rules.standard, warm),
+        Phase(plan.later_epochs, rules.dividemix, loss, divided=True),
+    ]
+
+
 def cotraining_phases(plan: Plan) -> list[Phase]:
     """Each network on its own view: first the given labels while λ falls, then what the peer is surest about."""
     loss = chosen_loss(plan)
@@ -225,6 +238,7 @@ METHODS: dict[str, Method] = {
         Method("coteaching_plus_own", 2, coteaching_plus_own_phases),
         Method("cotraining", 2, cotraining_phases, views=True),
         Method("jocor", 2, jocor_phases),
+        Method("dividemix", 2, dividemix_phases),
         Method("iterative", 1, standard_phases, in_rounds=True),
     )
 }

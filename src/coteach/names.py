@@ -31,6 +31,7 @@ class MethodFacts:
     has_warmup: bool = True  # it does not begin anew, or in rounds
     has_keep_rate: bool = True  # λ says how much it learns from
     authors_differ: bool = False  # its authors' code trains it otherwise than their paper says
+    held_out: float = 0.0  # share of the samples whose given labels choose the epoch, in its own authors' way
     in_demo: bool = True  # not a part of an ablation, nor for open-set noise
     only_in_runs: str = ""  # why it is not for a user's own data, to end "only for `coteach run`, because"
 
@@ -47,6 +48,7 @@ METHOD_FACTS = {
         "^",
         has_warmup=False,
         has_keep_rate=False,
+        held_out=0.1,
     ),
     "f_correction_known": MethodFacts(
         "corrects the loss by the true flip matrix",
@@ -55,6 +57,7 @@ METHOD_FACTS = {
         "v",
         has_warmup=False,
         has_keep_rate=False,
+        held_out=0.1,
         only_in_runs="it needs the true flip matrix, which nobody knows of their own labels",
     ),
     "mentornet": MethodFacts("self-paced, learns from its own small losses", "MentorNet", "#A6A000", "D"),
@@ -72,6 +75,13 @@ METHOD_FACTS = {
     ),
     "cotraining": MethodFacts("two views, each hands on what it is surest about", "Co-training", "#CC79A7", "<"),
     "jocor": MethodFacts("joint loss with agreement, both learn from its small values", "JoCoR", "#999999", ">"),
+    "dividemix": MethodFacts(
+        "a mixture of losses splits the samples for the peer; labels of the rest are guessed",
+        "DivideMix",
+        "#332288",
+        "d",
+        in_demo=False,
+    ),
     "iterative": MethodFacts(
         "in rounds, weighs down what lies apart from its class; for images of no class",
         "Iterative",
@@ -83,6 +93,7 @@ METHOD_FACTS = {
         only_in_runs="it is for images of no class, and trains in rounds by a program of its own",
     ),
 }
+HELD_OUT = {name: facts.held_out for name, facts in METHOD_FACTS.items()}
 METHOD_MEANINGS = {name: facts.meaning for name, facts in METHOD_FACTS.items()}  # `register_method` adds to them
 METHOD_LABELS = {name: facts.label for name, facts in METHOD_FACTS.items()}
 WITHOUT_WARMUP = [name for name, facts in METHOD_FACTS.items() if not facts.has_warmup]

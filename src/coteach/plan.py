@@ -6,6 +6,11 @@ from typing import Any
 from coteach import schedules
 from coteach.fidelity import PAPER, Fidelity
 
+# What a method's own paper sets, where the user does not; no recipe of a data set does.
+OF_METHOD: dict[str, dict[str, Any]] = {
+    "dividemix": {"warmup": 10, "mixup": 4.0, "guess_weight": 25.0, "guess_ramp": 16, "class_balance": 1.0},
+}
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -32,20 +37,62 @@ class Plan:
         Of any optimiser but "adam" and "sgd".
     lr, momentum, weight_decay : float
         Learning rate at the start; momentum of "sgd".
+    nesterov : bool
+        Nesterov's form of that momentum.
+    decoupled_decay : bool
+        The weights shrink by the learning rate times `weight_decay`, apart from their gradient.
+    one_cycle : float
+        Share of all steps over which the learning rate rises to `lr`, before it falls to zero; 0: by epochs, …
     decay_start : int
-        The learning rate falls linearly from this epoch on …
+        … it falls linearly from this epoch on …
     milestones : tuple of int
         … or, if given, is divided by ten after each.
     loss : str, optional
         A name in `coteach.LOSSES`; by default the method's own.
     warmup_loss : str, optional
         Of the warm-up, whether or not the method does anything else in it; by default `loss`.
+    label_smoothing : float
+        Share of a label that is spread over all classes, in what is learnt; losses are compared without it.
+    mixup : float
+        α: kept samples are learnt in mixtures of two, with shares drawn from Beta(α, α); 0 for none.
+    mirror : bool
+        Images are mirrored half of the time.
+    shift : int
+        Pixels by which images are shifted at most, each way.
+    cutout : int
+        Side of the square that is blanked in each image; 0 for none.
+    weak_selection : bool
+        Losses are compared on images that are not cut, though cut ones are learnt: one more forward pass.
+    strong_view : int
+        Random changes of colour and shape that make a strong view of an image; 0 for none. Losses are compared on
+        the weak view, and the strong one is learnt: one more forward pass.
+    mixture : bool
+        After the warm-up, two Gaussians over the losses of all samples tell which labels are right, not λ(e).
+    guess_weight : float
+        λ_u: how much guesses of all networks count that are learnt for samples whose labels are not; 0 for none.
+    guess_ramp : int
+        Epochs after the warm-up over which that weight rises from 0; 0 for at once.
+    temperature : float, optional
+        T: guesses are sharpened by p^(1/T); by default 0.5.
+    memory_weight : float
+        ELR's λ: how much a network is held to what it thought of a sample before; 0 for none.
+    memory_decay : float, optional
+        ELR's β, by which that memory fades each epoch; by default 0.7.
+    class_balance : float
+        Weight of the penalty on predicting some classes more often than others; 0 for none.
+    confidence_penalty : float
+        Weight of the negative entropy in the loss of DivideMix's warm-up; its authors take 1 for asymmetric noise.
+    lookahead : int
+        Steps after which weights return to their own moving average, each time; 0 for never.
     joint_weight : float
         JoCoR's c.
     keep_per_class : bool
         Keep λ(e) of each given class, not of all samples together.
     estimate_epochs : int, optional
         Of F-correction's first training; by default as many as the second has.
+    held_out : float
+        Share of the samples that is not learnt from. The weights of the epoch count whose loss on these given
+        labels is the lowest, of all networks together; 0 for the weights of the last epoch.
     fidelity : Fidelity
         Which of the authors' readings differ from the paper's.
 
@@ -71,19 +118,49 @@ class Plan:
     lr: float = 0.001
     momentum: float = 0.9
     weight_decay: float = 0.0
+    nesterov: bool = False
+    decoupled_decay: bool = False
+    one_cycle: float = 0.0
     decay_start: int = 80
     milestones: tuple[int, ...] = ()
     loss: str | None = None
     warmup_loss: str | None = None
+    label_smoothing: float = 0.0
+    mixup: float = 0.0
+    mirror: bool = False
+    shift: int = 0
+    cutout: int = 0
+    weak_selection: bool = False
+    strong_view: int = 0
+    mixture: bool = False
+    guess_weight: float = 0.0
+    guess_ramp: int = 0
+    temperature: float | None = None
+    memory_weight: float = 0.0
+    memory_decay: float | None = None
+    class_balance: float = 0.0
+    confidence_penalty: float = 0.0
+    lookahead: int = 0
     joint_weight: float = 0.9
     keep_per_class: bool = False
     estimate_epochs: int | None = None
+    held_out: float = 0.0
     fidelity: Fidelity = PAPER
 
     @property
     def capturable(self) -> bool:
         """Whether a step on a GPU needs no answer from it: our own Adam and SGD ask nothing, others may."""
         return self.optimizer in ("adam", "sgd")
+
+    @property
+    def sharpening(self) -> float:
+        """T of guesses."""
+        return 0.5 if self.temperature is None else self.temperature
+
+    @property
+    def remembering(self) -> float:
+        """β of ELR's memory."""
+        return 0.7 if self.memory_decay is None else self.memory_decay
 
     def steps(self, samples: int) -> int:
         """Mini-batches of an epoch over so many samples; a rest that fills none is left out of it.
@@ -92,6 +169,14 @@ class Plan:
         (468, 401)
         """
         return min(max(1, samples // self.batch_size), self.steps_per_epoch or samples)
+
+    def n_held_out(self, samples: int) -> int:
+        """How many samples are not learnt from: a share of them, and at least one if there is to be any.
+
+        >>> Plan(held_out=0.1).n_held_out(60_000), Plan(held_out=0.1).n_held_out(4), Plan().n_held_out(4)
+        (6000, 1, 0)
+        """
+        return max(1, round(self.held_out * samples)) if self.held_out else 0
 
     @property
     def all_epochs(self) -> range:
@@ -119,8 +204,10 @@ class Plan:
             linear_type2=self.fidelity.linear_type2,
         )
 
-    def learning_rate(self, epoch: int) -> float:
-        """Of this epoch."""
+    def learning_rate(self, epoch: int, share: float = 0.0) -> float:
+        """Of this epoch, of which that share has passed."""
+        if self.one_cycle:
+            return schedules.one_cycle((epoch - 1 + share) / self.epochs, self.lr, self.one_cycle)
         if self.milestones:
             return schedules.step_decay(epoch, self.lr, self.milestones)
         return schedules.linear_decay(
@@ -130,3 +217,21 @@ class Plan:
     def beta1(self, epoch: int) -> float:
         """Adam's first momentum in this epoch."""
         return schedules.beta1(epoch, self.decay_start, beta1_drop=self.fidelity.beta1_drop)
+
+
+def check_guesses(method: str, plan: Plan) -> None:
+    """Refuse what would do nothing, or the contrary of something else, in what is learnt besides labels."""
+    if not plan.guess_weight and plan.guess_ramp and method != "dividemix":
+        raise ValueError("there are no guesses to ramp up: leave guess_ramp out, or give guess_weight.")
+    if not plan.guess_weight and plan.temperature is not None and method != "dividemix":
+        raise ValueError("there are no guesses to sharpen: leave temperature out, or give guess_weight.")
+    if plan.memory_decay is not None and not plan.memory_weight:
+        raise ValueError("there is no memory to decay: leave memory_decay out, or give memory_weight.")
+    if plan.confidence_penalty and method != "dividemix":
+        raise ValueError("the confidence penalty belongs to dividemix's warm-up: leave confidence_penalty out.")
+    if plan.memory_weight and method == "dividemix":
+        raise ValueError("dividemix changes the labels that a memory would guard: leave memory_weight out.")
+    if plan.mixture and plan.keep_per_class:
+        raise ValueError("mixture and keep_per_class both say what is kept: give one of them.")
+    if (plan.mixture or method == "dividemix") and not plan.warmup and plan.epochs > 1:
+        raise ValueError("a mixture of losses needs networks that have warmed up: give a warmup of at least 1.")

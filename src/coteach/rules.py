@@ -33,6 +33,7 @@ class Batch:
     keep_R1: Tensor  #: λ(e) of Algorithm 1, float64, one a run
     round_up: bool = True  #: the paper keeps at least λ of the samples; the authors round down (fidelity row 4)
     label_RB: Tensor | None = None  #: as given; only a rule that keeps a share of each class looks at it
+    clean_NRB: Tensor | None = None  #: how likely the label is right by the losses of all samples (mixture.py)
     prediction_NRB: Tensor = field(init=False)
 
     def __post_init__(self) -> None:  # once for all who ask, and not lazily, which torch.compile cannot follow
@@ -63,6 +64,9 @@ def disagreement(b: Batch) -> Tensor:
 
 
 # ---- steps 5 and 6: which of them does a network pick? --------------------------------------------------------
+
+LIKELY = 0.5
+"""How likely a label must be right for `likely_clean` to pick it."""
 
 
 def all_of(b: Batch, among_NRB: Tensor) -> Tensor:
@@ -111,6 +115,27 @@ def most_confident(b: Batch, among_NRB: Tensor) -> Tensor:
     unsure_NRCB = -b.logits_NRBC.log_softmax(-1).amax(-1)[:, :, None].expand_as(b.logits_NRBC.mT)
     of_class_NRCB = among_NRB[:, :, None] & (b.prediction_NRB[:, :, None] == b.classes_C1)
     return lowest(unsure_NRCB, of_class_NRCB, how_many(b, of_class_NRCB)).any(2)
+
+
+def likely_clean(b: Batch, among_NRB: Tensor) -> Tensor:
+    """Those whose label is more likely right than wrong, however many they are (Li, Socher and Hoi, 2020).
+
+    >>> likely_clean(replace(b, clean_NRB=torch.tensor([[[0.9, 0.5, 0.2, 0.8]]])), everything(b)).int().tolist()
+    [[[1, 1, 0, 1]], [[1, 1, 0, 1]]]
+    """
+    assert b.clean_NRB is not None, "this pick needs the mixture of all losses"
+    return among_NRB & (b.clean_NRB >= LIKELY)
+
+
+def likely_clean_to_all(b: Batch, among_NRB: Tensor) -> Tensor:
+    """The same by the networks' mean, so that all pick alike.
+
+    >>> clean_NRB = torch.tensor([[[0.9, 0.5, 0.2, 0.8]], [[0.9, 0.1, 0.9, 0.1]]])
+    >>> likely_clean_to_all(replace(b, clean_NRB=clean_NRB), everything(b)).int().tolist()
+    [[[1, 0, 1, 0]], [[1, 0, 1, 0]]]
+    """
+    assert b.clean_NRB is not None, "this pick needs the mixture of all losses"
+    return among_NRB & (b.clean_NRB.mean(0) >= LIKELY)
 
 
 def how_many(b: Batch, among_NRB: Tensor) -> Tensor:
@@ -203,6 +228,19 @@ class Rule:
         picked_NRB = self.pick(b, among_NRB)
         return picked_NRB.flip(0) if self.cross else picked_NRB  # flipped, each network gets its peer's
 
+    @property
+    def keeps_a_share(self) -> bool:
+        """Whether λ(e) says how many are picked."""
+        return self.pick is not all_of and self.pick not in BY_MIXTURE.values()
+
+    def by_mixture(self) -> "Rule":
+        """The same with likely right labels instead of a share λ(e) of small losses.
+
+        >>> coteaching.by_mixture() == dividemix
+        True
+        """
+        return replace(self, pick=BY_MIXTURE.get(self.pick, self.pick))
+
     def of_each_class(self) -> "Rule":
         """The same with small losses of each class: rare classes have larger ones, and would be left out.
 
@@ -216,6 +254,7 @@ OF_EACH_CLASS: dict[Pick, Pick] = {
     small_loss: small_loss_of_each_class,
     small_joint_loss: small_joint_loss_of_each_class,
 }
+BY_MIXTURE: dict[Pick, Pick] = {small_loss: likely_clean, small_joint_loss: likely_clean_to_all}
 
 
 # Table 1:                  divergence    small loss        cross update; Co-training diverges by its two views
@@ -227,6 +266,7 @@ coteaching_plus = Rule(     disagreement, small_loss,       cross=True)  # fmt: 
 coteaching_plus_own = Rule( disagreement, small_loss,       cross=False)  # fmt: skip
 cotraining = Rule(          everything,   most_confident,   cross=True)  # fmt: skip
 jocor = Rule(               everything,   small_joint_loss, cross=False)  # fmt: skip
+dividemix = Rule(           everything,   likely_clean,     cross=True)  # fmt: skip
 
 
 # ---- in a loop of your own ------------------------------------------------------------------------------------
@@ -275,14 +315,10 @@ def weights(
         known = {name: value for name, value in globals().items() if isinstance(value, Rule)}
         check_name("rule", rule, known)
         rule = known[rule]
+    if rule.pick in BY_MIXTURE.values():
+        raise ValueError("this rule looks at the losses of all samples: take another, such as coteaching.")
     logits_NBC = logits_NBC if isinstance(logits_NBC, Tensor) else torch.stack(list(logits_NBC))
-    if logits_NBC.dim() != 3 or labels_B.shape != logits_NBC.shape[1:2]:
-        raise ValueError(
-            f"logits of shape {tuple(logits_NBC.shape)} with labels of shape {tuple(labels_B.shape)}: "
-            "give (N, B, C) for N networks, and (B,)."
-        )
-    if labels_B.is_floating_point() or not ((labels_B >= 0) & (labels_B < logits_NBC.shape[-1])).all():
-        raise ValueError(f"labels must be whole numbers from 0 to {logits_NBC.shape[-1] - 1}: encode them first.")
+    check_batch(logits_NBC, labels_B)
     if len(logits_NBC) != 2 and (rule.cross or rule.among is disagreement):
         raise ValueError(f"this rule compares two networks, not {len(logits_NBC)}: give the logits of both.")
     if not 0 <= keep <= 1:
@@ -293,3 +329,17 @@ def weights(
     rule = rule.of_each_class() if keep_per_class else rule
     picked_NB = rule(Batch(logits_NRBC, loss_NRB, keep_R1, label_RB=labels_B[None]))[:, 0]
     return picked_NB.to(logits_NRBC.dtype) / picked_NB.sum(-1, keepdim=True).clamp(min=1)
+
+
+def check_batch(logits_NBC: Tensor, labels_B: Tensor) -> None:
+    """Raise a ValueError for logits and labels that do not belong together.
+
+    >>> check_batch(torch.zeros(2, 3, 10), torch.tensor([0, 1, 9]))
+    """
+    if logits_NBC.dim() != 3 or labels_B.shape != logits_NBC.shape[1:2]:
+        raise ValueError(
+            f"logits of shape {tuple(logits_NBC.shape)} with labels of shape {tuple(labels_B.shape)}: "
+            "give (N, B, C) for N networks, and (B,)."
+        )
+    if labels_B.is_floating_point() or not ((labels_B >= 0) & (labels_B < logits_NBC.shape[-1])).all():
+        raise ValueError(f"labels must be whole numbers from 0 to {logits_NBC.shape[-1] - 1}: encode them first.")

@@ -1,4 +1,4 @@
-"""What changes with the epoch e = 1, 2, …: how many samples are kept, the learning rate, Adam's β1.
+"""What changes with the epoch e = 1, 2, … or with the step: the share kept, the learning rate, Adam's β1.
 
 The flags pick the reading of the authors' code where it differs from the paper (docs/fidelity.md).
 """
@@ -60,6 +60,19 @@ def step_decay(epoch: int, rate: float, milestones: tuple[int, ...]) -> float:
     [1.0, 0.1, 0.01]
     """
     return rate / 10 ** sum(epoch > m for m in milestones)
+
+
+def one_cycle(done: float, rate: float, rise: float) -> float:
+    """Up from a fifth of the `rate` over the share `rise` of a training, then down to zero in a straight line.
+
+    `done` is the share of all steps that have been taken (Smith and Topin, 2019).
+
+    >>> [round(one_cycle(done, 1.0, rise=0.25), 2) for done in (0, 0.125, 0.25, 0.625, 1)]
+    [0.2, 0.6, 1.0, 0.5, 0.0]
+    """
+    if done < rise:
+        return rate * (0.2 + 0.8 * done / rise)
+    return rate * (1 - done) / (1 - rise)
 
 
 def beta1(epoch: int, drop: int, *, beta1_drop: bool = False) -> float:

@@ -1,5 +1,6 @@
 """Where lines and progress bars go. No torch here: listing and drawing what was measured takes none."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,7 +18,7 @@ console = Console(highlight=False)
 
 
 @contextmanager
-def progress_bars() -> Iterator[Progress]:
+def progress_bars(where: Console = console) -> Iterator[Progress]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -27,5 +28,6 @@ def progress_bars() -> Iterator[Progress]:
         TextColumn("·"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress:
+    # by all epochs: usually those of half a minute count, and where each takes longer there would be no estimate
+    with Progress(*columns, console=where, speed_estimate_period=math.inf) as progress:
         yield progress

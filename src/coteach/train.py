@@ -7,60 +7,77 @@ Shapes: N networks, R runs, B samples of a mini-batch, M samples, C classes; 1 i
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from coteach.dividemix import VIEWS, divided_lesson
 from coteach.engine import PLAIN_ENGINE, Engine
 from coteach.engine.batches import View, half_views, same_view
 from coteach.engine.clock import Clock
 from coteach.engine.distributed import ONE_PROCESS, Processes
+from coteach.engine.held_out import hold_out
 from coteach.engine.records import Choice
 from coteach.engine.steps import Captured
 from coteach.engine.stream import closing_streams
 from coteach.engine.training import Epoch, Problem, State, Training, restore, start
-from coteach.losses import forward_corrected, transition_from_posteriors
-from coteach.measure import posteriors
+from coteach.learning import learns_otherwise, lesson
+from coteach.losses import cross_entropy, forward_corrected, transition_from_posteriors
+from coteach.measure import judge_by_held_out, losses_of_all, posteriors
 from coteach.methods import Method, Phase
+from coteach.mixture import clean_probability
 from coteach.plan import Plan
 from coteach.rules import Batch
 from coteach.signals import guarded_steps
 
+NOTHING_BUT_LABELS = {"mixup": 0.0, "guess_weight": 0.0, "class_balance": 0.0}
+
 
 def train_epoch(training: Training, epoch: int, learn: Callable[[], None]) -> None:
     """One epoch e of Algorithm 1."""
-    training.clock.set_epoch(epoch)  # step 9: λ(e), and the learning rate
+    training.begin_epoch(epoch)  # step 9: λ(e), and the learning rate
+    if training.clean_NRM is not None and epoch > training.plan.warmup:  # until then all labels are believed
+        training.clean_NRM.copy_(clean_probability(losses_of_all(training, cross_entropy)))
     for _ in training.batches.deal(epoch):  # step 2
         learn()  # steps 3 to 8
     training.end_epoch()
 
 
-def choose(phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, clock: Clock) -> Choice:
+def choose(
+    phase: Phase, logits_NRBC: Tensor, y_RB: Tensor, clock: Clock, clean_NRB: Tensor | None = None
+) -> Choice:
     """Which samples weigh how much in each network's loss."""
     target_NRB = y_RB.expand(len(logits_NRBC), -1, -1)
     if phase.own_labels:  # a network hands on its own predictions
         target_NRB = logits_NRBC.argmax(-1).flip(0)
     loss_NRB = phase.loss(logits_NRBC, target_NRB)
-    seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), clock.keep_R1, not clock.plan.fidelity.floor, y_RB)
+    round_up = not clock.plan.fidelity.floor
+    seen = Batch(logits_NRBC.detach(), loss_NRB.detach(), clock.keep_R1, round_up, y_RB, clean_NRB)
     among_NRB = phase.rule.among(seen)  # step 4
     picked_NRB = phase.rule.picked(seen, among_NRB)  # steps 5 and 6, and the exchange
     weight_NRB = phase.weigh(picked_NRB.to(loss_NRB.dtype))
     if phase.rescue:
         empty_NR1 = ~picked_NRB.any(-1, keepdim=True)
         weight_NRB = torch.where(empty_NR1 & clock.early, 1 / picked_NRB.shape[-1], weight_NRB)
-    return Choice(loss_NRB, seen.prediction_NRB, among_NRB, weight_NRB, weight_NRB > 0)
+    return Choice(loss_NRB, seen.prediction_NRB, among_NRB, weight_NRB, weight_NRB > 0, target_NRB)
 
 
-def finite_and_live(phase: Phase, chosen: Choice, sum_NR: Tensor) -> tuple[Tensor, Tensor]:
-    """Networks (NR) whose loss and sum of gradients are finite, and those of them that take a step.
+def finite_and_live(
+    phase: Phase, chosen: Choice, loss_NRX: Tensor, weight_NRX: Tensor, sum_NR: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Networks (NR) whose losses and sum of gradients are finite, and those of them that take a step.
 
-    The others sit out, as if the batch had not been.
+    The others sit out, as if the batch had not been. The loss that was learnt need not be the one looked at.
     """
     # where, not a product: 0 · nan is nan, and a sample that nobody picked must not spoil the loss
-    loss_NR = torch.where(chosen.learnt_NRB, chosen.loss_NRB.detach(), 0).sum(-1)
-    finite_NR = (loss_NR + sum_NR) * 0 == 0  # as isfinite, which takes four kernels
-    return finite_NR, finite_NR if phase.rescue else finite_NR & chosen.learnt_NRB.any(-1)
+    learnt_NRX = weight_NRX > 0
+    looked_at_NR = torch.where(chosen.learnt_NRB, chosen.loss_NRB.detach(), 0).sum(-1)
+    loss_NR = looked_at_NR + torch.where(learnt_NRX, loss_NRX.detach(), 0).sum(-1)
+    # as isfinite, which takes four kernels; not x · 0 == 0, of which torch.compile makes True, nan or not
+    finite_NR = (loss_NR + sum_NR).abs() < torch.inf
+    return finite_NR, finite_NR if phase.rescue else finite_NR & learnt_NRX.any(-1)
 
 
 def mini_batch(
@@ -74,11 +91,19 @@ def mini_batch(
 
     def learn() -> None:
         x_RB, y_RB = training.batches.take(clock.step_1)  # step 3
-        logits_NRBC = stack(training.view(x_RB, stack.shape[0]))
-        chosen = choose(phase, logits_NRBC, y_RB, clock)  # steps 4 to 6
-        gradients = stack.gradients(chosen.loss_NRB, chosen.weight_NRB)
-        finite_NR, live_NR = finite_and_live(phase, chosen, stack.sums(gradients))
-        training.optimiser.step(gradients, live_NR, clock)  # steps 7 and 8
+        # batch norm is to remember what is learnt, not what was looked at
+        with stack.looking() if phase.divided or learns_otherwise(training.plan) else nullcontext():
+            logits_NRBC = stack(training.view(x_RB, stack.shape[0]))
+        clean_NRB = training.believed()
+        chosen = choose(phase, logits_NRBC, y_RB, clock, clean_NRB)  # steps 4 to 6
+        if phase.divided:
+            assert clean_NRB is not None
+            loss_NRX, weight_NRX = divided_lesson(training, phase.loss, x_RB, logits_NRBC, chosen, clean_NRB)
+        else:
+            loss_NRX, weight_NRX = lesson(training, phase.loss, x_RB, logits_NRBC, chosen)
+        gradients = stack.gradients(loss_NRX, weight_NRX)
+        finite_NR, live_NR = finite_and_live(phase, chosen, loss_NRX, weight_NRX, stack.sums(gradients))
+        training.step(gradients, live_NR)  # steps 7 and 8
         stack.keep_statistics(finite_NR)
         training.record(logits_NRBC.detach(), y_RB, chosen, finite_NR)
 
@@ -121,17 +146,24 @@ def fit(
         raise ValueError(f"{method.name} is a program of its own: call coteach.iterative.fit_iterative.")
     view = view or (half_views if method.views else same_view)
     phases = method.planned(plan)
-    if plan.keep_per_class:
+    divided = any(phase.divided for phase in phases)
+    if plan.mixture:
+        phases = by_mixture(method, phases)
+    elif plan.keep_per_class:
         phases = [replace(phase, rule=phase.rule.of_each_class()) for phase in phases]
 
-    def begin(generation: int = 0) -> Training:
+    held_out = hold_out(problem, plan)
+
+    def begin(plan: Plan, generation: int = 0) -> Training:
         return start(
             problem, method.networks, plan, build, engine, view,
-            generation=generation, ledger=ledger, processes=processes,
+            generation=generation, ledger=ledger, processes=processes, held_out=held_out,
+            views=VIEWS if divided else 1, mixture=divided or plan.mixture,
         )  # fmt: skip
 
-    with closing_streams(problem.x_M), guarded_steps() as guarded:
-        training = begin()
+    with closing_streams(problem.x_M, *([held_out.x_V] if held_out else [])), guarded_steps() as guarded:
+        own_cycle = plan.one_cycle and any(phase.corrected_by for phase in phases[1:])
+        training = begin(replace(plan, epochs=phases[0].epochs.stop - 1) if own_cycle else plan)
         for position, phase in enumerate(phases):
             if resume_from and position < resume_from.phase:
                 continue
@@ -140,21 +172,33 @@ def fit(
                 matrix_RCC = resumed.tensors["matrix_RCC"] if resumed else transition(training, phase)
                 matrix_RCC = matrix_RCC.to(training.stack.theta_NRP)
                 phase = replace(phase, loss=forward_corrected(phase.loss, matrix_RCC))
-                training = replace(begin(generation=position), matrix_RCC=matrix_RCC)
+                training = replace(begin(plan, generation=position), matrix_RCC=matrix_RCC)
             if resumed:
                 restore(training, resumed.tensors)
                 phase = replace(phase, epochs=range(resumed.epoch + 1, phase.epochs.stop))
             preliminary = any(later.corrected_by for later in phases[position + 1 :])
             # networks that teach each other labels of their own soon believe them, and find nothing wrong any more
             learning = replace(training, ledger=None) if phase.own_labels else training
+            if divided and not phase.divided:  # the warm-up has the given labels only
+                learning = replace(learning, plan=replace(plan, **NOTHING_BUT_LABELS))
             learn = mini_batch(learning, phase, engine.compiler(choose), engine.compiler(finite_and_live))
             if engine.captured and processes.size == 1:  # not while processes wait for each other
                 learn = Captured(learn)
             learn = guarded(learn)
             for number in phase.epochs:
                 train_epoch(learning, number, learn)
+                if held_out:
+                    judge_by_held_out(learning, phase.loss)
                 on_epoch(Epoch(number, training, phase, position, preliminary, learning.ledger is not None))
         return training
+
+
+def by_mixture(method: Method, phases: list[Phase]) -> list[Phase]:
+    """The phases with a mixture of losses in place of λ(e)."""
+    changed = [replace(phase, rule=phase.rule.by_mixture()) for phase in phases]
+    if changed == phases and not any(phase.divided for phase in phases):
+        raise ValueError(f"{method.name} picks no small losses that a mixture could tell: leave mixture out.")
+    return changed
 
 
 def transition(training: Training, phase: Phase) -> Tensor:

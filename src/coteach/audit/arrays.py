@@ -3,11 +3,12 @@
 import struct
 import zipfile
 import zlib
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from coteach.audit.samples import LabelledSamples, Skipped, readable
+from coteach.audit.samples import LabelledSamples, Skipped, readable, shown
 from coteach.checks import one_line
 
 # What NumPy and zipfile raise for damaged, encrypted, foreign or absurdly large files.
@@ -111,3 +112,62 @@ def texts_of(values: np.ndarray) -> list[str]:
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "backslashreplace")
     return [readable(str(value)) for value in values.tolist()]
+
+
+# ---- features that the user made of images or of the rows of a table --------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Features (M, F) by the ids of samples, or in the order of the data."""
+
+    path: Path
+    x: np.ndarray = field(repr=False)
+    ids: list[str] | None = field(default=None, repr=False)
+
+    def rows_of(self, ids: list[str], numbers: list[int], total: int, what: str) -> np.ndarray:
+        """Those of these samples, NaN where there is none; by their numbers among all if there are no ids."""
+        if self.ids is None:
+            if len(self.x) != total:
+                raise ValueError(
+                    f"{self.path} has {len(self.x):,} rows, and the data {total:,} {what}: "
+                    "give a row for each, or an array ids that names them."
+                )
+            return self.x[numbers]
+        row_of = {name: row for row, name in enumerate(self.ids)}
+        if len(row_of) < len(self.ids):
+            raise ValueError(f"{self.path} has an id more than once: give every row an id of its own.")
+        there = np.array([row_of.get(name, -1) for name in ids])
+        if not (there >= 0).any():
+            raise ValueError(
+                f"{self.path} has none of the ids of the data, such as {shown(ids[0])}: name its rows by these."
+            )
+        return np.where((there >= 0)[:, None], self.x[there], np.nan)
+
+
+def read_embeddings(path: Path) -> Embeddings:
+    """From an npz file with an array x, and maybe ids, or from an npy file."""
+    if path.suffix.lower() == ".npy":
+        arrays = {"x": load_npy(path)}
+    else:
+        arrays = load_arrays(path, ("x",))
+    x = arrays["x"]
+    if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "iuf":
+        raise ValueError(f"x in {path} has shape {x.shape} and type {x.dtype}: give numbers (samples, features).")
+    if not np.isfinite(x).all():
+        raise ValueError(f"x in {path} has numbers that are not finite: leave these rows out, and give ids.")
+    ids = texts_of(arrays["ids"]) if "ids" in arrays else None
+    if ids is not None and len(ids) != len(x):
+        raise ValueError(f"{path} has {len(ids):,} ids and {len(x):,} rows: give one for each.")
+    return Embeddings(path, x.astype(np.float32), ids)
+
+
+def load_npy(path: Path) -> np.ndarray:
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file: give one that np.save wrote.")
+    try:
+        return np.load(path, allow_pickle=False)
+    except UNREADABLE as error:
+        raise ValueError(
+            f"{path} cannot be read ({one_line(error)[:200]}): write plain numbers with np.save(path, features)."
+        ) from error

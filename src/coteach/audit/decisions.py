@@ -24,6 +24,16 @@ def audit_fingerprint(suspects: Iterable[Row], cleaned: Iterable[Row]) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
+def review_fingerprint(folder: Path) -> str | None:
+    """That of an audit's review page; None if its files are gone."""
+    paths = folder / "suspects.csv", folder / "cleaned.csv"
+    if not all(path.is_file() for path in paths):
+        return None
+    return audit_fingerprint(
+        read_cells(paths[0], ("id", "given", "suggested")), read_cells(paths[1], ("id", "label"))
+    )
+
+
 def apply_decisions(path: Path, folder: Path) -> dict[str, int]:
     """Write corrected.csv into the audit's folder: cleaned.csv, then the suspects that were kept or relabelled.
 
@@ -69,6 +79,7 @@ def check_decisions(
     fingerprint: str,
     given: dict[str, str],
     classes: set[str],
+    what: str = "suspect",
 ) -> None:
     """Raise a ValueError for decisions that are not about this audit, or not in its words."""
     seen: set[str] = set()
@@ -79,7 +90,7 @@ def check_decisions(
                 "give the folder of its review page with --out."
             )
         if name not in given or was != given[name]:
-            raise ValueError(f"{path} has the id {shown(name)}, which is no suspect of {folder}: export it again.")
+            raise ValueError(f"{path} has the id {shown(name)}, which is no {what} of {folder}: export it again.")
         if name in seen:
             raise ValueError(f"{path} decides twice about the id {shown(name)}: leave one of the rows.")
         if word not in DECISIONS:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coteach.audit.samples import LabelledSamples, Skipped, readable
+from coteach.turns import own_warning_filters
 
 # Pictures only: Pillow hands some other formats, such as EPS, to outside programs.
 IMAGE_FORMATS = (
@@ -37,6 +38,7 @@ GREY = ("1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")  # more than 8 bits
 WHITE = 255
 IN_A_CLASS = "lies in no class folder"
+LINKED_FOLDER = "a link to a folder, which is not followed"
 HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
 Made = TypeVar("Made")
@@ -49,9 +51,9 @@ class OddPixels(ValueError):
 def read_images(
     folder: Path, size: int, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> LabelledSamples:
-    """Samples of shape (1, size, size) if all images are grey, else (3, size, size).
+    """Samples of shape (1, size, size) if all images are grey, in whatever kind of file, else (3, size, size).
 
-    Links to files are followed, links to folders below a class are not. The whole image is kept: what is not
+    Links to files are followed, links to folders are not. The whole image is kept: what is not
     square gets margins in its mean colour. What is transparent lies on white.
 
     Parameters
@@ -69,7 +71,7 @@ def read_images(
         except ValueError as reason:
             skipped.append(Skipped(readable(path.relative_to(folder).as_posix()), str(reason)))
         progress(done, len(found))
-    grey = all(len(image) == 1 for image in pixels)
+    grey = all((image == image[:1]).all() for image in pixels)
     return LabelledSamples(
         x=stacked(pixels, 1 if grey else 3, size),
         y=np.array([readable(label) for label, _ in kept]),
@@ -111,8 +113,11 @@ def image_files(folder: Path) -> tuple[list[tuple[str, Path]], list[Skipped]]:
     except OSError as error:
         raise ValueError(f"{folder} cannot be read ({error.strerror}): give another folder.") from error
     for entry in entries:
-        if not entry.is_dir():
+        if not os.path.isdir(entry):  # unlike Path.is_dir, also where nobody may look
             skipped.append(Skipped(readable(entry.name), IN_A_CLASS))
+            continue
+        if entry.is_symlink():
+            skipped.append(Skipped(readable(entry.name), LINKED_FOLDER))
             continue
         files = list(files_below(entry, folder, skipped))
         if not files:
@@ -132,7 +137,7 @@ def files_below(top: Path, folder: Path, skipped: list[Skipped]) -> Iterator[Pat
 
     for where, folders, files in os.walk(top, onerror=unreadable):
         for name in [name for name in folders if (Path(where) / name).is_symlink()]:
-            skip(Path(where) / name, "a link to a folder, which is not followed")
+            skip(Path(where) / name, LINKED_FOLDER)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(where) / name for name in sorted(files) if not name.startswith("."))
 
@@ -145,10 +150,14 @@ def read_image(path: Path, size: int) -> np.ndarray:
 def use_image(path: Path, size: int, use: Callable[[Any], Made]) -> Made:
     """Whatever is made of the upright image, which need not have more detail than so many pixels take."""
     image_module = pillow()
-    if not path.is_file():
+    try:
+        regular = path.is_file()
+    except OSError as error:  # a link to where nobody may look
+        raise ValueError(f"cannot be opened: {error.strerror}") from error
+    if not regular:
         raise ValueError("not a file")  # a pipe would be waited for without end, a broken link leads nowhere
     try:
-        with warnings.catch_warnings():
+        with own_warning_filters():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", image_module.DecompressionBombWarning)
             with image_module.open(path, formats=formats(image_module)) as image:
@@ -168,8 +177,11 @@ def use_image(path: Path, size: int, use: Callable[[Any], Made]) -> Made:
 
 def is_heic(path: Path) -> bool:
     """As telephones save photographs, sometimes under another name."""
-    with path.open("rb") as file:
-        head = file.read(12)
+    try:
+        with path.open("rb") as file:
+            head = file.read(12)
+    except OSError:  # it has gone meanwhile
+        return False
     return head[4:8] == b"ftyp" and head[8:] in HEIC
 
 

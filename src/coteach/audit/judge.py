@@ -7,25 +7,34 @@ import importlib
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from torch import nn
 from torch.nn.functional import cross_entropy
 
+from coteach.audit.reasons import reasons_of
 from coteach.audit.samples import LabelledSamples, shown
 from coteach.classifier import RobustClassifier
 from coteach.classifier.inputs import channels_first
-from coteach.classifier.modules import checked_network
-from coteach.classifier.options import usual_batch
+from coteach.classifier.modules import checked_network, chosen_module
+from coteach.classifier.options import check_arguments, is_modern, plan_of
+from coteach.engine.isolation import generators_restored
 from coteach.engine.setup import chosen_device
+from coteach.labels.folds import FOLDS, epochs_to_estimate
 from coteach.labels.ledger import Suspects
+from coteach.labels.readings import is_wide
 from coteach.methods import METHODS
+from coteach.modern import MODERN_NETWORK
 from coteach.networks import NETWORKS
+from coteach.selective import SelectiveTrainingClassifier
 
+Learner = RobustClassifier | SelectiveTrainingClassifier
 HIGH_NOISE_RATE = 0.3  # share of wrong labels that is doubtful in itself
 
 
@@ -37,7 +46,7 @@ class Findings:
     ----------
     samples : LabelledSamples
         With `ids`, and `paths`, `texts` or `rows` to show them by; `suspects.index` counts in these.
-    classifier : RobustClassifier
+    classifier : RobustClassifier or SelectiveTrainingClassifier
         Fitted; `label_quality_` has a number for every sample, not for suspects alone.
     suspects : Suspects
         The worst first.
@@ -49,16 +58,19 @@ class Findings:
         What the training took.
     share : float
         Of the samples that are listed as suspects.
+    reasons : list of str
+        Why each suspect is one, in words.
     """
 
     samples: LabelledSamples
-    classifier: RobustClassifier
+    classifier: RobustClassifier | SelectiveTrainingClassifier
     suspects: Suspects
     given_NS: np.ndarray
     suggested_NS: np.ndarray
     notes: tuple[str, ...]
     seconds: float
     share: float
+    reasons: list[str] = field(default_factory=list)
 
     @property
     def trusted(self) -> np.ndarray:
@@ -72,7 +84,45 @@ def new_classifier(module: str | None, device: str, **settings: Any) -> RobustCl
     """With what the user says, and the classifier's own defaults for what is None."""
     chosen_device(device)  # raises a ValueError for one that is not there
     given = {name: value for name, value in settings.items() if value is not None}
-    return RobustClassifier(module=module_named(module), device=device, **given)
+    classifier = RobustClassifier(module=module_named(module), device=device, **given)
+    check_arguments(classifier.get_params(deep=False), {})
+    return classifier
+
+
+def learner_for(asked: str, samples: LabelledSamples, network_flags: Sequence[str]) -> tuple[str, str]:
+    """The learner, and why: what is asked for, or what suits the features."""
+    if asked != "auto":
+        if asked != "network" and samples.x.ndim != 2:
+            raise ValueError(f"--learner {asked} learns from features, not from pixels: give --encoder, too.")
+        return asked, "as asked"
+    if network_flags:
+        return "network", f"since --{network_flags[0].replace('_', '-')} is about networks"
+    encoder = samples.settings.get("encoder", "none")
+    if samples.x.ndim == 2 and (encoder != "none" or samples.settings.get("embeddings")):
+        return "linear", "on features of a trained network a linear model is as good, and takes seconds"
+    return "network", "there are no features of a trained network"
+
+
+def selective_classifier(learner: str, **settings: Any) -> SelectiveTrainingClassifier:
+    """Our own regressions, or boosted trees, in rounds."""
+    trees = HistGradientBoostingClassifier(random_state=settings["random_state"]) if learner == "trees" else None
+    classifier = SelectiveTrainingClassifier(trees, **settings)
+    classifier._check_parameters()
+    return classifier
+
+
+def notes_beforehand(classifier: Learner, samples: LabelledSamples) -> list[str]:
+    """What the user may want to change before a training."""
+    if not isinstance(classifier, RobustClassifier):
+        return []
+    plan = plan_of(classifier.get_params(deep=False), {}, len(samples), shape_of(samples))
+    if plan.mirror and classifier.mirror is None:
+        return ["coloured images are also learnt mirrored: give --mirror no if they show letters, digits or signs"]
+    return []
+
+
+def shape_of(samples: LabelledSamples) -> tuple[int, ...]:
+    return channels_first(samples.x[:1]).shape[1:]
 
 
 def module_named(name: str | None) -> str | Callable[..., Any] | None:
@@ -97,7 +147,7 @@ def module_named(name: str | None) -> str | Callable[..., Any] | None:
     return found
 
 
-def judge(classifier: RobustClassifier, samples: LabelledSamples, share: float | None = None) -> Findings:
+def judge(classifier: Learner, samples: LabelledSamples, share: float | None = None) -> Findings:
     """Train, and list the share of samples whose labels are trusted least; by default the noise rate."""
     begin = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -108,10 +158,12 @@ def judge(classifier: RobustClassifier, samples: LabelledSamples, share: float |
     warned = dict.fromkeys(in_flags(str(warning.message)) for warning in caught)
     doubted = any("noise rate" in line for line in warned)
     high = () if doubted else note_on_high_estimate(classifier)
-    notes = (*samples.notes, *warned, *high, *notes_on_doubted_classes(samples.y, suspects))
+    wide = note_on_wide_interval(classifier)
+    notes = (*samples.notes, *warned, *high, *wide, *notes_on_doubted_classes(samples.y, suspects))
+    reasons = reasons_of(classifier, samples, suspects, given_NS, suggested_NS)
     seconds = time.perf_counter() - begin
     share = classifier.noise_rate_ if share is None else share
-    return Findings(samples, classifier, suspects, given_NS, suggested_NS, notes, seconds, share)
+    return Findings(samples, classifier, suspects, given_NS, suggested_NS, notes, seconds, share, reasons)
 
 
 def in_flags(message: str) -> str:
@@ -120,7 +172,19 @@ def in_flags(message: str) -> str:
     return message.replace("give noise_rate.", "give --noise-rate, or embeddings with --npz")
 
 
-def note_on_high_estimate(classifier: RobustClassifier) -> list[str]:
+def note_on_wide_interval(classifier: Learner) -> list[str]:
+    """Where the data alone leave the rate open, a person's look settles it."""
+    estimate = classifier.noise_estimate_
+    if classifier.noise_rate != "auto" or estimate is None or not is_wide(estimate):
+        return []
+    low = 100 * estimate.interval[0]
+    return [
+        f"these features tell little about the rate of wrong labels, only that it is at least {low:.0f} %: "
+        "--check 50 draws samples to look at, from which --calibrate tells it"
+    ]
+
+
+def note_on_high_estimate(classifier: Learner) -> list[str]:
     """Networks that cannot tell the classes apart take their own mistakes for wrong labels."""
     if classifier.noise_rate != "auto" or classifier.noise_rate_ <= HIGH_NOISE_RATE:
         return []
@@ -142,13 +206,17 @@ def notes_on_doubted_classes(y_M: np.ndarray, suspects: Suspects) -> list[str]:
 
 
 def probabilities_of_both_labels(
-    classifier: RobustClassifier, samples: LabelledSamples, suspects: Suspects
+    classifier: Learner, samples: LabelledSamples, suspects: Suspects
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each network's probability of the given and of the suggested label of every suspect (N, S)."""
-    if not len(suspects):
+    """Each network's probability of the given and of the suggested label of every suspect (N, S); in rounds that
+    of model and neighbours, without the label."""
+    if isinstance(classifier, SelectiveTrainingClassifier):
+        p_NSC = classifier.held_out_proba_[None, suspects.index]
+    elif len(suspects):
+        p_NSC = classifier.networks_proba(samples.x[suspects.index])
+    else:
         none = np.zeros((len(classifier.networks_), 0))
         return none, none
-    p_NSC = classifier.networks_proba(samples.x[suspects.index])
     each = np.arange(len(suspects))
     given_S, suggested_S = (np.searchsorted(classifier.classes_, y) for y in (suspects.given, suspects.suggested))
     return p_NSC[:, each, given_S], p_NSC[:, each, suggested_S]
@@ -159,28 +227,57 @@ def probabilities_of_both_labels(
 LONG_ENOUGH_TO_TIME = 1.0  # seconds, to be timed by
 TOO_LONG_TO_WAIT = 5.0  # seconds that nobody should wait for a forecast
 SHORT_TRAINING = 20.0  # seconds of training that need not be known exactly
-ESTIMATION_FACTOR = 3  # times as long as with a noise rate that is known
+FEW_TO_TIME = 500  # samples, to time rounds by
+TO_PREDICT = 1 / 3  # of what it takes to learn a sample
 
 
-def forecast(classifier: RobustClassifier, samples: LabelledSamples) -> float:
+def forecast(classifier: Learner, samples: LabelledSamples) -> float:
     """Seconds that `judge` will take. Where an epoch is tried, all that can be wrong with the settings shows."""
-    batch = usual_batch(len(samples))
-    times = METHODS[classifier.method].networks * (ESTIMATION_FACTOR if classifier.noise_rate == "auto" else 1)
-    of_a_sample = times * step_seconds(classifier, samples, min(batch, len(samples)))
-    if of_a_sample * 2 * batch > TOO_LONG_TO_WAIT:
-        return of_a_sample * len(samples) * classifier.epochs
-    return seconds_from_epochs(classifier, samples, batch)
+    if isinstance(classifier, SelectiveTrainingClassifier):
+        return seconds_of_rounds(classifier, samples)
+    shape = shape_of(samples)
+    params = classifier.get_params(deep=False)
+    plan = plan_of(params, {}, len(samples), shape)
+    networks = METHODS[classifier.method].networks
+    network = network_to_time(classifier, shape, len(samples.counts))
+    epochs: float = plan.epochs
+    if classifier.noise_rate == "auto":  # each fold learns all samples but its own, and predicts these
+        predicted = TO_PREDICT * (2 if getattr(network, "mirror", False) else 1)
+        epochs += (FOLDS - 1 + predicted) * epochs_to_estimate(plan, len(samples)) / networks
+    of_a_sample = networks * step_seconds(network, samples, plan.batch_size)
+    if of_a_sample * 2 * plan.batch_size > TOO_LONG_TO_WAIT:
+        return of_a_sample * len(samples) * epochs
+    told = clone(classifier).set_params(epochs=1, batch_size=plan.batch_size, ramp=1)
+    told.set_params(noise_rate=0.1 if classifier.noise_rate == "auto" else classifier.noise_rate)
+    return seconds_from_epochs(told, samples, plan.batch_size, epochs)
 
 
-def step_seconds(classifier: RobustClassifier, samples: LabelledSamples, most: int) -> float:
+def seconds_of_rounds(classifier: SelectiveTrainingClassifier, samples: LabelledSamples) -> float:
+    """From all rounds on a few of the samples."""
+    part = samples.take(evenly_from_classes(samples.y, FEW_TO_TIME))
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clone(classifier).fit(part.x, part.y)
+    return (time.perf_counter() - began) * len(samples) / len(part)
+
+
+def network_to_time(classifier: RobustClassifier, shape: tuple[int, ...], n_classes: int) -> nn.Module:
+    device, params = chosen_device(classifier.device), classifier.get_params(deep=False)
+    with generators_restored():
+        options = classifier._routed("module__")
+        module, options = chosen_module(params, options, shape, is_modern(params, shape), device)
+        if isinstance(module, str) and module != MODERN_NETWORK and "width" in options:
+            raise ValueError(f"{module} has one width only: leave --width out, or give --module {MODERN_NETWORK}.")
+        return checked_network(module, options, shape, n_classes).train().to(device)
+
+
+def step_seconds(network: nn.Module, samples: LabelledSamples, most: int) -> float:
     """What a sample takes to go through one network and back, from batches that grow until they can be timed.
 
     The first only warms up, which a CPU does quickly.
     """
-    x, n_classes, device = samples.x, len(samples.counts), chosen_device(classifier.device)
-    shape = channels_first(x[:1]).shape[1:]
-    with torch.random.fork_rng(devices=[]):
-        network = checked_network(classifier.module, {}, shape, n_classes).train().to(device)
+    x, device = samples.x, next(network.parameters()).device
     size, warm = 2, False
     while True:
         x_B = torch.from_numpy(np.ascontiguousarray(channels_first(x[:size]), dtype=np.float32)).to(device)
@@ -188,27 +285,27 @@ def step_seconds(classifier: RobustClassifier, samples: LabelledSamples, most: i
         begin = time.perf_counter()
         network.zero_grad()
         cross_entropy(network(x_B), y_B).backward()
-        if device != "cpu":
+        if device.type != "cpu":
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - begin
         timed = warm and (seconds > LONG_ENOUGH_TO_TIME or size >= most)
-        if timed or (device == "cpu" and seconds > TOO_LONG_TO_WAIT):
+        if timed or (device.type == "cpu" and seconds > TOO_LONG_TO_WAIT):
             return seconds / len(x_B)
         size, warm = min(size * 4, most) if warm else size, True
 
 
-def seconds_from_epochs(classifier: RobustClassifier, samples: LabelledSamples, batch: int) -> float:
-    """From an epoch on a few of the samples; the first only warms up."""
+def seconds_from_epochs(one_epoch: RobustClassifier, samples: LabelledSamples, batch: int, epochs: float) -> float:
+    """Of so many epochs, from one on a few of the samples; the first only warms up."""
     few, warm = 2 * batch, False
     while True:
         part = samples.take(evenly_from_classes(samples.y, few))
-        trial = clone(classifier).set_params(epochs=1, batch_size=batch)
+        trial = clone(one_epoch)
         begin = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trial.fit(part.x, part.y)
         seconds = time.perf_counter() - begin
-        expected = seconds * classifier.epochs * len(samples) / len(part)
+        expected = seconds * epochs * len(samples) / len(part)
         if expected < SHORT_TRAINING or (warm and (seconds > LONG_ENOUGH_TO_TIME or len(part) == len(samples))):
             return expected
         few, warm = few * 4 if warm or seconds < LONG_ENOUGH_TO_TIME else few, True

@@ -25,16 +25,23 @@ MOST_SHOWN_COLUMNS = 60
 MOST_SHOWN_NUMBERS = 6  # of a vector
 
 
-def review_page(findings: Findings, folder: Path, fingerprint: str) -> str:
-    """The whole page; decisions that are made on it carry the audit's fingerprint."""
+def review_page(findings: Findings, folder: Path, fingerprint: str, to_check: bool = False) -> str:
+    """The whole page; decisions that are made on it carry the audit's fingerprint.
+
+    Suspects, or a sample of all qualities to check.
+    """
     facts = page_facts(findings, folder, fingerprint)
+    if to_check:
+        what = f"{len(findings.suspects):,} of {len(findings.samples):,} {findings.samples.what}"
+        facts |= {"about": f"{what}, drawn at random from all qualities: is the given label right?"}
+    facts["flag"] = "calibrate" if to_check else "apply"
     pictures = thumbnails(findings.samples, findings.suspects.index[:MOST_SUSPECTS])
     facts["pictures"] = PICTURES_PER_BLOCK if pictures is not None else 0
     return render(
         "audit",
         "review",
         ("review_state.js", "review.js"),
-        title="Suspect labels",
+        title="Labels to check" if to_check else "Suspect labels",
         audit=json_in_html(facts),
         picture_blocks=[json_in_html(block) for block in blocks_of(pictures or [])],
     )
@@ -67,6 +74,8 @@ def page_facts(findings: Findings, folder: Path, fingerprint: str) -> dict[str, 
         "quality": rounded_or_none(np.nan_to_num(suspects.quality[:MOST_SUSPECTS])),
         "p_given": [rounded_or_none(p_S[:MOST_SUSPECTS]) for p_S in findings.given_NS],
         "p_suggested": [rounded_or_none(p_S[:MOST_SUSPECTS]) for p_S in findings.suggested_NS],
+        "judge": "Model and neighbours" if hasattr(findings.classifier, "held_out_proba_") else "The network",
+        **({"reason": [readable(r) for r in findings.reasons[:MOST_SUSPECTS]]} if findings.reasons else {}),
         **shown_texts(samples, index),
         **shown_cells(samples, index),
     }

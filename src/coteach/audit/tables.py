@@ -9,20 +9,24 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from numbers import Real
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from coteach.audit.samples import LabelledSamples, Skipped, TableRows, printable, readable, shown
 from coteach.checks import one_line
 from coteach.names import nearest
+from coteach.turns import cells_up_to
+
+if TYPE_CHECKING:
+    from coteach.audit.arrays import Embeddings
 
 UTF_8, WINDOWS = (codecs.lookup(name).name for name in ("utf-8-sig", "cp1252"))  # reading a table loads no code
 DELIMITERS = (",", ";", "\t")
@@ -82,10 +86,9 @@ def read_table(path: Path) -> Table:
 def read_csv(path: Path) -> Table:
     """Cells as text; a row with too many or too few is skipped."""
     check_file(path)
-    before = csv.field_size_limit(LONGEST_CELL)
     try:
         encoding = encoding_of(path)
-        with path.open(encoding=encoding, newline="") as file:
+        with cells_up_to(LONGEST_CELL), path.open(encoding=encoding, newline="") as file:
             table = parse_csv(file, path)
         note = f"{printable(path.name)} is not UTF-8: read as Windows-1252"
         return table if encoding == UTF_8 else replace(table, notes=(note,))
@@ -93,8 +96,6 @@ def read_csv(path: Path) -> Table:
         raise ValueError(f"{path} cannot be read ({error}): save it as comma-separated text.") from error
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): give another file.") from error
-    finally:
-        csv.field_size_limit(before)
 
 
 def check_file(path: Path) -> None:
@@ -446,6 +447,23 @@ class Texts:
         return x_MK / np.where(length_M1 > 0, length_M1, 1)
 
 
+class TextColumn(Protocol):
+    """What makes numbers (M, K) of a column of texts."""
+
+    @property
+    def name(self) -> str: ...
+
+    def apply(self, texts: list[str]) -> np.ndarray: ...
+
+
+TextLearner = Callable[[str, list[str]], TextColumn | None]
+
+
+def learn_words(name: str, texts: list[str]) -> TextColumn | None:
+    """Nothing but the words of the texts themselves."""
+    return None
+
+
 # ---- all columns together ---------------------------------------------------------------------------------------
 
 
@@ -454,11 +472,16 @@ class TableEncoder:
     """Columns side by side, the text last."""
 
     columns: list[Column]
-    text: Texts | None
+    text: TextColumn | None
 
     @classmethod
     def learn(
-        cls, table: Table, leave_out: Sequence[str], text: str | None, seed: int
+        cls,
+        table: Table,
+        leave_out: Sequence[str],
+        text: str | None,
+        seed: int,
+        learn_text: TextLearner = learn_words,
     ) -> tuple["TableEncoder", list[str]]:
         """The encoder, and a sentence for each thing it decided."""
         notes: list[str] = []
@@ -468,8 +491,10 @@ class TableEncoder:
         if commas:
             notes.append(f"decimal commas in {commas} column{'s' * (commas > 1)} are read as points")
         columns = [c for name in names if (c := learn_column(name, cells[name], notes)) is not None]
-        texts = None if text is None else Texts.learn(text, as_texts(table.columns[text]), seed)
-        return cls(columns, texts), notes
+        if text is None:
+            return cls(columns, None), notes
+        texts = as_texts(table.columns[text])
+        return cls(columns, learn_text(text, texts) or Texts.learn(text, texts, seed)), notes
 
     def apply(self, table: Table, path: Path) -> np.ndarray:
         """Numbers (M, K) as float32; NaN only in a row without its vector."""
@@ -497,11 +522,13 @@ def read_table_samples(
     ident: str | None = None,
     ignore: tuple[str, ...] = (),
     seed: int = 0,
+    learn_text: TextLearner = learn_words,
+    embeddings: "Embeddings | None" = None,
 ) -> LabelledSamples:
     """Samples of a .csv, .tsv or .parquet file.
 
     A row without a label, without a name in the id column, or without its vector is skipped. Features are learnt
-    from all rows that have a label.
+    from all rows that have a label, or are the embeddings if there are any.
     """
     table = read_table(path)
     for name in ignore:
@@ -515,17 +542,24 @@ def read_table_samples(
     table_kept = table.take([i for i in range(len(table)) if i not in without])
     if not len(table_kept):
         raise ValueError(f"no row of {path} has a label in column {shown(label)}: check --label.")
-    encoder, notes = TableEncoder.learn(table_kept, (label, ident or label, *ignore), text, seed)
-    if not encoder.columns and encoder.text is None:
-        raise ValueError(
-            f"{path} has no column to learn from besides the label: {'; '.join(notes) or 'add some'}."
-        )
-    x = encoder.apply(table_kept, path)
+    encoder, notes, why = None, [], "no vector of the usual length"
+    if embeddings is None:
+        encoder, notes = TableEncoder.learn(table_kept, (label, ident or label, *ignore), text, seed, learn_text)
+        if not encoder.columns and encoder.text is None:
+            raise ValueError(
+                f"{path} has no column to learn from besides the label: {'; '.join(notes) or 'add some'}."
+            )
+        x = encoder.apply(table_kept, path)
+    else:
+        called = table_kept.numbers if ident is None else table_kept.columns[ident]
+        total = len(table) + len(table.skipped)
+        x = embeddings.rows_of([readable(str(one)) for one in called], table_kept.numbers, total, "rows")
+        why = f"no row in {embeddings.path.name}"
     sound = np.isfinite(x).all(1)
     position = {number: i for i, number in enumerate(table.numbers)}
     kept = [position[number] for number in table_kept.numbers]
-    without |= {kept[i]: "no vector of the usual length" for i in np.flatnonzero(~sound)}
-    if texts is not None and not encoder.columns:
+    without |= {kept[i]: why for i in np.flatnonzero(~sound)}
+    if texts is not None and encoder is not None and not encoder.columns:
         without |= {i: "no text" for i in kept if not texts[i].strip()}
     stays = [i for i in kept if i not in without]
     order = {i: k for k, i in enumerate(kept)}
@@ -546,8 +580,9 @@ def read_table_samples(
         places=[place(i) for i in stays],
         texts=None if texts is None else [texts[i] for i in stays],
         rows=TableRows(table.columns, stays),
-        encoding=encoder,
-        settings={"label": label, "text": text, "id": ident, "ignore": list(ignore)},
+        encoding={"kind": "arrays"} if encoder is None else encoder,
+        settings={"label": label, "text": text, "id": ident, "ignore": list(ignore)}
+        | ({} if embeddings is None else {"embeddings": str(embeddings.path)}),
     )
 
 

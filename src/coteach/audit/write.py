@@ -1,11 +1,12 @@
-"""What an audit leaves behind: suspects.csv, cleaned.csv, the model and how to load it, the review page,
-summary.json.
+"""What an audit leaves behind: suspects.csv, cleaned.csv, quality.csv, the model and how to load it, pages to
+decide on, summary.json.
 """
 
 import json
 import platform
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,21 @@ import torch
 from safetensors import SafetensorError
 
 import coteach
+from coteach.audit.check import CHECK, CHECK_PAGE, QUALITY, check_rows
 from coteach.audit.decisions import audit_fingerprint
 from coteach.audit.encoding import write_encoding
-from coteach.audit.judge import Findings
-from coteach.audit.review import review_page
+from coteach.audit.judge import Findings, probabilities_of_both_labels
+from coteach.audit.oddities import Oddities, find_oddities
+from coteach.audit.review import review_page, shown_cells, shown_texts
 from coteach.audit.samples import LabelledSamples
+from coteach.encoders.named import is_code
 from coteach.engine.setup import chosen_device, hardware
 from coteach.files import as_csv, write_atomically
+from coteach.labels.checked import draw_to_check
+from coteach.labels.ledger import Suspects
 from coteach.runs.folder import write_summary
+from coteach.selective import SelectiveTrainingClassifier
+from coteach.selective.files import save_linear
 
 MODEL = "model.safetensors"
 PACKAGES = ("torch", "numpy", "scikit-learn", "safetensors", "pillow", "pyarrow")
@@ -30,7 +38,7 @@ MOST_PAIRS = 20
 
 
 def write_findings(
-    findings: Findings, folder: Path, seconds: dict[str, float], module: str | None = None
+    findings: Findings, folder: Path, seconds: dict[str, float], module: str | None = None, check: int = 0
 ) -> dict[str, Any]:
     """All files; summary.json, which is returned, is the last.
 
@@ -40,21 +48,40 @@ def write_findings(
         How long each part of the work took.
     module : str, optional
         The network as the user named it.
+    check : int
+        Samples of all qualities to put on a page of their own.
     """
-    summary = audit_summary(findings, seconds, module)
+    odd = find_oddities(findings.samples)
+    summary = audit_summary(findings, seconds, module) | {"odd": odd.counts(findings.samples)}
     suspects, cleaned = list(suspect_rows(findings)), list(cleaned_rows(findings))
+    quality = list(quality_rows(findings, odd))
     fingerprint = audit_fingerprint(suspects[1:], cleaned[1:])
     try:
         write_atomically(folder / "suspects.csv", as_csv(suspects))
         write_atomically(folder / "cleaned.csv", as_csv(cleaned))
-        findings.classifier.save(folder / MODEL)
-        write_encoding(folder, findings.samples.encoding)
-        write_atomically(folder / "model.md", how_to_load(findings.samples, folder, module))
+        write_atomically(folder / QUALITY, as_csv(quality))
+        if check:
+            write_check(findings, folder, check, quality)
+        write_model(findings, folder, module)
         write_atomically(folder / "review.html", review_page(findings, folder, fingerprint))
         write_summary(folder, summary)
     except (OSError, SafetensorError) as error:
         raise ValueError(f"cannot write all files to {folder} ({error}): make room, and run it again.") from error
     return summary
+
+
+def write_model(findings: Findings, folder: Path, module: str | None) -> None:
+    """With how to load it; trees cannot be written without pickle, so there is none of them."""
+    classifier = findings.classifier
+    linear = isinstance(classifier, SelectiveTrainingClassifier)
+    if linear and classifier.estimator is not None:
+        return
+    if linear:
+        save_linear(classifier, folder / MODEL)
+    else:
+        classifier.save(folder / MODEL)
+    write_encoding(folder, findings.samples.encoding)
+    write_atomically(folder / "model.md", how_to_load(findings.samples, folder, module, linear))
 
 
 def suspect_rows(findings: Findings) -> Iterable[list[Any]]:
@@ -66,10 +93,55 @@ def suspect_rows(findings: Findings) -> Iterable[list[Any]]:
         "suggested",
         "quality",
         *(f"p_{what}_{n}" for what in ("given", "suggested") for n in networks),
+        "reason",
+        *shown_columns(findings.samples),
     ]
     for s, i in enumerate(suspects.index):
         numbers = (suspects.quality[s], *findings.given_NS[:, s], *findings.suggested_NS[:, s])
-        yield [findings.samples.ids[i], suspects.given[s], suspects.suggested[s], *(f"{x:.6f}" for x in numbers)]
+        yield [
+            findings.samples.ids[i],
+            suspects.given[s],
+            suspects.suggested[s],
+            *(f"{x:.6f}" for x in numbers),
+            findings.reasons[s] if findings.reasons else "",
+            *shown_columns(findings.samples, i).values(),
+        ]
+
+
+def shown_columns(samples: LabelledSamples, i: int | None = None) -> dict[str, str]:
+    """The text and the row of a sample, as the review page shows them, by the names of columns."""
+    index = np.array([] if i is None else [i], dtype=np.int64)
+    texts, cells = shown_texts(samples, index), shown_cells(samples, index)
+    found = {"text": "".join(texts["text"])} if texts else {}
+    names = [f"row_{name}" for name in cells.get("columns", [])]
+    return found | dict(zip(names, cells["cells"][0] if cells.get("cells") else names, strict=True))
+
+
+def write_check(findings: Findings, folder: Path, n: int, quality: list[list[Any]]) -> None:
+    """A page with samples of all qualities, and what is to be known of them later."""
+    classifier = findings.classifier
+    everyone = classifier.suspects(1.0)
+    drawn = draw_to_check(classifier.label_quality_, n, classifier.noise_rate_, classifier.random_state or 0)
+    place = np.argsort(everyone.index)[drawn.index]
+    listed = Suspects(drawn.index, everyone.given[place], everyone.suggested[place], everyone.quality[place])
+    rows = list(check_rows(drawn, findings.samples.ids, listed.given, listed.suggested))
+    p_given, p_suggested = probabilities_of_both_labels(classifier, findings.samples, listed)
+    shown = replace(findings, suspects=listed, given_NS=p_given, suggested_NS=p_suggested, reasons=[])
+    fingerprint = audit_fingerprint(rows[1:], quality[1:])
+    write_atomically(folder / CHECK, as_csv(rows))
+    write_atomically(folder / CHECK_PAGE, review_page(shown, folder, fingerprint, to_check=True))
+
+
+def quality_rows(findings: Findings, odd: Oddities) -> Iterable[list[Any]]:
+    """Every sample in the order in which it was read, and whatever is odd about it."""
+    samples, everyone = findings.samples, findings.classifier.suspects(1.0)
+    place_M = np.argsort(everyone.index)
+    yield ["id", "given", "suggested", "quality", "suspect", "remark"]
+    for i, trusted in enumerate(findings.trusted):
+        k = place_M[i]
+        remark = "; ".join(odd.remarks(i, samples))
+        quality = f"{everyone.quality[k]:.6f}"
+        yield [samples.ids[i], samples.y[i], everyone.suggested[k], quality, int(not trusted), remark]
 
 
 def cleaned_rows(findings: Findings) -> Iterable[list[Any]]:
@@ -82,17 +154,25 @@ def cleaned_rows(findings: Findings) -> Iterable[list[Any]]:
         yield [findings.samples.ids[i], findings.samples.y[i]]
 
 
-def how_to_load(samples: LabelledSamples, folder: Path, module: str | None) -> str:
+def how_to_load(samples: LabelledSamples, folder: Path, module: str | None, linear: bool = False) -> str:
     """Lines that run as they stand, with the audited data as the example."""
     own = module is not None and ":" in module
-    example = str(samples.source) if samples.paths is None else [str(path) for path in samples.paths[:2]]
+    encoder = samples.settings.get("encoder", "none")
+    code = ":" in encoder and is_code(encoder)
+    own_encoder = ", encoder=encoder" if code else ""
+    embeddings = samples.settings.get("embeddings")
+    images = None if embeddings or samples.paths is None else [str(path) for path in samples.paths[:2]]
+    example = images or embeddings or str(samples.source)
     lines = [
-        "from coteach import RobustClassifier",
+        "from coteach.selective.files import load_linear" if linear else "from coteach import RobustClassifier",
         "from coteach.audit.encoding import features",
         *([f"from {module.replace(':', ' import ')} as module"] if module and own else []),
+        *([f"from {encoder.replace(':', ' import ')} as encoder"] if code else []),
         "",
-        f"classifier = RobustClassifier.load({str(folder / MODEL)!r}{', module=module' if own else ''})",
-        f"x = features({str(folder)!r}, {example!r})  # as the audit read its own",
+        f"classifier = load_linear({str(folder / MODEL)!r})"
+        if linear
+        else f"classifier = RobustClassifier.load({str(folder / MODEL)!r}{', module=module' if own else ''})",
+        f"x = features({str(folder)!r}, {example!r}{own_encoder})  # as the audit read its own",
         "labels = classifier.predict(x)",
         "probabilities = classifier.predict_proba(x)  # columns in the order of classifier.classes_",
     ]
@@ -121,7 +201,7 @@ def audit_summary(findings: Findings, seconds: dict[str, float], module: str | N
         "notes": list(findings.notes),
         "settings": settings_used(findings, module),
         "versions": versions(),
-        "hardware": hardware(chosen_device(classifier.device)),
+        "hardware": hardware(chosen_device(getattr(classifier, "device", "cpu"))),
         "threads": torch.get_num_threads(),
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
     }
@@ -157,6 +237,8 @@ def settings_used(findings: Findings, module: str | None) -> dict[str, Any]:
     params = findings.classifier.get_params(deep=False) | {"module": module}
     return {
         "classifier": {name: json.loads(json.dumps(value, default=str)) for name, value in params.items()},
+        "network": {"name": getattr(findings.classifier, "network_", None)}
+        | getattr(findings.classifier, "network_options_", {}),
         "share": findings.share,
         **findings.samples.settings,
     }

@@ -3,8 +3,8 @@
 N networks, M samples, C classes.
 """
 
+import copy
 import math
-from numbers import Real
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
-from coteach.checks import check_same_length, is_whole
+from coteach.checks import check_same_length
 from coteach.classifier import files
 from coteach.classifier.fitting import Validation, fit_networks, warn_of_starved
 from coteach.classifier.inputs import (
@@ -32,12 +32,15 @@ from coteach.classifier.inputs import (
     scaled,
     to_numpy,
 )
+from coteach.classifier.modules import fed_with, filling_of
 from coteach.classifier.options import check_arguments, check_views
 from coteach.data.base import Samples
+from coteach.data.dicts import as_pairs
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.setup import chosen_device
 from coteach.engine.stream import Stream, closing_streams
-from coteach.labels.ledger import Suspects, suspects
+from coteach.labels.ledger import Suspects, checked_share, suspects
+from coteach.loops.onnx_file import EXAMPLES_NEEDED, Ensemble, Rescaled, Viewed, write_onnx
 from coteach.measure import PlainModules, predict
 from coteach.methods import METHODS
 
@@ -55,40 +58,81 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         A name in `coteach.METHODS`, but for "f_correction_known" and "iterative": those are for `coteach run`,
         since they ask for what nobody has of their own data.
     loss : str, optional
-        A name in `coteach.LOSSES`; by default the method's own. "coteaching", the default, has cross-entropy for
-        the warm-up, then "softmax_twice", which keeps what is learnt by then from being spoilt by the wrong
-        labels; `loss="cross_entropy"` is Co-teaching as it was published.
+        A name in `coteach.LOSSES`; by default the method's own. Of "coteaching" that is cross-entropy under the
+        modern recipe. Under the paper's it is cross-entropy for the warm-up, then "softmax_twice": this keeps a
+        small network's knowledge from being spoilt by the wrong labels.
+    recipe : {"auto", "paper", "modern"}
+        Where defaults come from. "modern" is for images: a fast network that learns shifted, mirrored and cut
+        images by SGD, with one cycle of the learning rate and averaged weights. "paper" has small networks and
+        Adam. "auto" is modern for images from 16×16 pixels on, unless you bring a module.
     module : None, str, class, factory or torch.nn.Module
-        None: an MLP for tables and small images, a CNN for images of 32×32, a ResNet from 64×64 on. A name in
-        `coteach.networks.NETWORKS`. A class or factory is called with those of `n_features`, `n_inputs`,
-        `n_classes`, `n_outputs`, `shape` and `channels` that it has arguments for. Of an instance every network
-        is a copy with new initial weights, apart from frozen layers. Its input are float32 samples as `inputs`
-        returns them, its output logits.
+        None: "fast_cnn" for images under the modern recipe, else an MLP for tables and small images, a CNN for
+        images of 32×32, a ResNet from 64×64 on. A name in `coteach.networks.NETWORKS`. A class or factory is
+        called with those of `n_features`, `n_inputs`, `n_classes`, `n_outputs`, `shape` and `channels` that it has
+        arguments for. Of an instance every network is a copy with new initial weights, apart from frozen layers;
+        of a `transformers` model only the head is new. Its input are float32 samples as `inputs` returns them, its
+        output logits. A `transformers` model takes `input_ids` and their masks from a data set of dicts.
     noise_rate : float or "auto"
         The share of wrong labels, as the method is to believe it. "auto" estimates it first by five more
-        trainings of one network: two to four times the work of the training itself, four for methods of one
-        network; with noisy `validation_data` it tries eight rates, each a whole training.
-    epochs : int
+        trainings of one network. Under the modern recipe these are short: together two fifths of the work of the
+        training itself, or more if there are few samples. Else they take two to four times that work. With noisy
+        `validation_data` it tries eight rates, each a whole training.
+    epochs : int, optional
+        By default 40 under the modern recipe, else 20.
     batch_size : int, optional
-        By default 128, and less where there are so few samples that an epoch would have under 16 steps.
-    lr : float
-        Learning rate; it falls linearly over the last three fifths of the epochs.
-    optimizer : str or class
+        By default 128, and less where there are so few samples that an epoch would have under 16 steps. Under the
+        modern recipe up to 1,024, for about 48 steps.
+    lr : float, optional
+        Learning rate, by default 0.001; it falls linearly over the last three fifths of the epochs. Under the
+        modern recipe the highest rate of the cycle, by default 1.5 for a batch of 1,024.
+    optimizer : str or class, optional
         "adam", "sgd" (with momentum 0.9), the name of another optimiser in `torch.optim`, its class, or a class
-        written like those. On a GPU the first two are the fastest.
+        written like those. On a GPU the first two are the fastest. By default "adam", modern "sgd".
     warmup : int, optional
-        Epochs before disagreement counts, by default a fifth of all, at least one; in Co-training the epochs on
+        Epochs before disagreement counts, by default a fifth of all, modern half; in Co-training the epochs on
         the given labels, by default three quarters. Also the epochs of `warmup_loss`, by default 10, more if those
         have fewer than 320 steps, and at most three quarters.
     warmup_loss : str, optional
         Another loss for the epochs of the warm-up.
     ramp : int, optional
-        Epochs until the full share of labels is left out; by default 10, at most half of all.
+        Epochs until the full share of labels is left out; by default 10, at most half of all; modern three
+        quarters of all.
+    one_cycle : float, optional
+        Share of all steps over which the learning rate rises to `lr`, before it falls to zero; 0 for none. The
+        modern recipe has this, lookahead, decoupled decay, mirror, shift and cutout; otherwise they are off.
+    lookahead : int, optional
+        Steps after which weights return to a moving average of themselves; 0 for never.
+    decoupled_decay : bool, optional
+        Weights decay apart from their gradients, by `lr` times `optimizer__weight_decay`.
+    mirror, shift, cutout : bool, int, int, optional
+        Mirror images half of the time; shift them by so many pixels at most; blank a square with such a side.
+        Where it learns from mirror images, "fast_cnn" also answers with the mean over an image and its mirror.
+        The modern recipe does not mirror images of one channel: a digit or letter could become another.
+    mixup : float, optional
+        α: learn mixtures of two kept samples, with shares from Beta(α, α).
+    weak_selection : bool, optional
+        Compare losses on images that are not cut, though cut ones are learnt.
+    label_smoothing : float, optional
+        Share of a label that is spread over all classes when it is learnt.
+    strong_view : int, optional
+        Random changes of colour and shape of each image that is learnt; losses are compared without them.
+    mixture : bool, optional
+        After the warm-up, tell right labels by two Gaussians over all losses, not by a share of small ones.
+    guess_weight, guess_ramp, temperature : float, int, float, optional
+        How much is learnt from guesses of the classes of samples that are not picked, after the warm-up; epochs
+        over which that weight rises from zero; guesses are raised to the power 1/temperature, 2 unless given.
+    memory_weight, memory_decay : float, float, optional
+        λ and β of ELR, which holds a network to what it thought of a sample before; β is 0.7 unless given.
+    class_balance : float, optional
+        Weight of a penalty on predicting some classes more often than others; for classes of equal sizes.
+    confidence_penalty : float, optional
+        Weight of negative entropy in the warm-up of "dividemix".
     keep_per_class : bool
         Leave out the same share of each class, not of all samples together: for classes of very different sizes.
     early_stopping : bool
         Stop when the ensemble's accuracy on validation labels has not risen for `patience` epochs, and take the
-        networks of the best epoch. These labels may be noisy: wrong ones lower every epoch's accuracy alike.
+        networks of the best epoch. These labels may be noisy: wrong ones lower every epoch's accuracy alike. With
+        `one_cycle` no epoch is left out: the learning rate has to fall first.
     validation_fraction : float
         The share of each class that is held out for early stopping if `fit` is given no `validation_data`.
     patience : int
@@ -103,7 +147,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         what does not fit into memory, or is different at every reading. Otherwise a data set is read once, into
         memory.
     random_state : int, RandomState or None
-        The same integer gives the same networks, on a CPU to the last bit.
+        The same integer gives the same networks, on a CPU to the last bit, also in threads: these take turns.
     verbose : int
         Above 0: a progress bar.
     warm_start : bool
@@ -120,6 +164,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     history_ : list of dict
         What each epoch ended with: training loss, disagreement, samples kept, what went wrong, and
         `validation_accuracy` and `validation_loss` of the ensemble if there is a validation set.
+    network_, network_options_ : str or None, dict
+        The network's name if it is one of ours, and what it was made with, such as its width.
     best_epoch_ : int or None
         With early stopping the epoch of `history_` whose networks were taken.
     noise_rate_ : float
@@ -138,6 +184,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         The length of the second axis of X, as scikit-learn counts.
     sample_shape_ : tuple of int
         Shape of one sample as the networks take it.
+    entries_ : Entries or None
+        Of a data set of dicts the names of the entries that make a sample.
 
     Examples
     --------
@@ -156,15 +204,34 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self,
         method: str = "coteaching",
         loss: str | None = None,
+        recipe: str = "auto",
         module: Any = None,
         noise_rate: float | str = "auto",
-        epochs: int = 20,
+        epochs: int | None = None,
         batch_size: int | None = None,
-        lr: float = 0.001,
-        optimizer: str | type[torch.optim.Optimizer] = "adam",
+        lr: float | None = None,
+        optimizer: str | type[torch.optim.Optimizer] | None = None,
         warmup: int | None = None,
         warmup_loss: str | None = None,
         ramp: int | None = None,
+        one_cycle: float | None = None,
+        lookahead: int | None = None,
+        decoupled_decay: bool | None = None,
+        mirror: bool | None = None,
+        shift: int | None = None,
+        cutout: int | None = None,
+        mixup: float | None = None,
+        weak_selection: bool | None = None,
+        label_smoothing: float | None = None,
+        strong_view: int | None = None,
+        mixture: bool | None = None,
+        guess_weight: float | None = None,
+        guess_ramp: int | None = None,
+        temperature: float | None = None,
+        memory_weight: float | None = None,
+        memory_decay: float | None = None,
+        class_balance: float | None = None,
+        confidence_penalty: float | None = None,
         keep_per_class: bool = False,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -179,6 +246,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     ):
         self.method = method
         self.loss = loss
+        self.recipe = recipe
         self.module = module
         self.noise_rate = noise_rate
         self.epochs = epochs
@@ -188,6 +256,24 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self.warmup = warmup
         self.warmup_loss = warmup_loss
         self.ramp = ramp
+        self.one_cycle = one_cycle
+        self.lookahead = lookahead
+        self.decoupled_decay = decoupled_decay
+        self.mirror = mirror
+        self.shift = shift
+        self.cutout = cutout
+        self.mixup = mixup
+        self.weak_selection = weak_selection
+        self.label_smoothing = label_smoothing
+        self.strong_view = strong_view
+        self.mixture = mixture
+        self.guess_weight = guess_weight
+        self.guess_ramp = guess_ramp
+        self.temperature = temperature
+        self.memory_weight = memory_weight
+        self.memory_decay = memory_decay
+        self.class_balance = class_balance
+        self.confidence_penalty = confidence_penalty
         self.keep_per_class = keep_per_class
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
@@ -263,7 +349,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (M, F), (M, H, W), (M, H, W, channels) or (M, channels, H, W), or a data set
             Table or images: NumPy, pandas, torch or nested lists, but not sparse. Later X have the same layout.
-            Of a map-style data set, such as torch's, `X[i]` is a sample or (sample, label); see `stream`.
+            Of a map-style data set, such as torch's, `X[i]` is a sample or (sample, label); see `stream`. Or it is
+            a dict, as of Hugging Face's `datasets`: an array, image, numbers or tokens, and a `label`.
         y : array-like of shape (M,)
             Given labels: integers, strings or whatever else scikit-learn takes for classes. Only a data set of
             pairs may go without.
@@ -284,6 +371,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         >>> classifier.classes_.tolist(), len(classifier.networks_), len(classifier.history_)
         (['cat', 'dog'], 2, 2)
         """
+        learner = copy.copy(self)  # a training that fails or is stopped leaves the model there is as it was
+        learner._learn(X, y, validation_data, validation_is_clean)
+        self.__dict__ = learner.__dict__
+        return self
+
+    def _learn(self, X: Any, y: Any, validation_data: Any, validation_is_clean: bool) -> None:
         params = self.get_params(deep=False)
         check_arguments(params, self._routed("optimizer__"))
         goes_on = self.warm_start and hasattr(self, "networks_")
@@ -294,13 +387,19 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("y has one class only: a classifier needs samples of at least two.")
         if before not in (None, (one_shape(x), classes.tolist())):
             raise ValueError("warm_start goes on with the same features and classes: set it to False for others.")
+        network = self._network_before() if goes_on else {}
+        if goes_on and self.network_ is not None:
+            params["module"] = self.network_
+        params["module"] = fed_with(params["module"], self.entries_)
         self.classes_, self.sample_shape_ = classes, one_shape(x)
         check_views(self.method, self.sample_shape_)
         if before is None:
-            self.mean_, self.scale_ = scale_of(x) if self.standardize else (np.zeros(1), np.ones(1))
+            of_tokens = self.entries_ is not None and self.entries_.are_tokens  # whose numbers are names
+            scales = self.standardize and not of_tokens
+            self.mean_, self.scale_ = scale_of(x) if scales else (np.zeros(1), np.ones(1))
         fitted = fit_networks(
             params,
-            self._routed,
+            lambda prefix: self._routed(prefix) | (network if prefix == "module__" else {}),
             self._scaled(x),
             labels_M.astype(np.int64),
             len(classes),
@@ -313,9 +412,19 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self.label_quality_, self.given_labels_ = fitted.quality_M, classes[labels_M]
         self.suggested_labels_ = classes[fitted.suggested_M]
         self.kept_share_, self.best_epoch_ = fitted.kept_share_C, fitted.best_epoch
+        self.network_, self.network_options_ = fitted.network, fitted.network_options
         if not self.keep_per_class:
             warn_of_starved(self.kept_share_, np.bincount(labels_M), classes)
-        return self
+
+    def _network_before(self) -> dict[str, Any]:
+        """What the network there is was made with, which is the only one to go on with."""
+        asked, own = self._routed("module__"), not (self.module is None or isinstance(self.module, str))
+        same = own if self.network_ is None else self.module in (None, self.network_)
+        if not same or any(self.network_options_.get(name, value) != value for name, value in asked.items()):
+            raise ValueError(
+                "warm_start goes on with the network there is: leave module and module__… as they were."
+            )
+        return self.network_options_
 
     # ---- predict ----------------------------------------------------------------------------------------------
 
@@ -419,6 +528,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return x if isinstance(x, Tensor) else x.fetch(np.arange(len(x)))
 
     def _taken(self, X: Any, wants_labels: bool = False) -> tuple[Tensor | Samples, list | None]:
+        X, _ = as_pairs(X, self.entries_)
         x, labels = as_samples(X, self.stream, self.verbose, wants_labels)
         if not isinstance(x, Samples):
             with explained(x):
@@ -432,6 +542,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return Scaled(x, *known) if isinstance(x, Samples) else scaled(x, *known)
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray | Samples, np.ndarray]:
+        goes_on = self.warm_start and hasattr(self, "networks_")
+        X, self.entries_ = as_pairs(X, self.entries_ if goes_on else None, filling_of(self.module))
         x, labels = as_samples(X, self.stream, self.verbose, wants_labels=y is None)
         y = labels if y is None else to_numpy(y)
         with explained(x, y):
@@ -484,11 +596,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         (0, 1, 0)
         """
         check_is_fitted(self, "label_quality_")
-        share = self.noise_rate_ if share is None else share
-        if not (isinstance(share, Real) and 0 <= float(share) <= 1):
-            hint = f"; the {share} worst are suspects(1).index[:{share}]" if is_whole(share) and share > 1 else ""
-            raise ValueError(f"share is {share!r}: give a share of the samples from 0 to 1{hint}.")
-        return suspects(self.given_labels_, self.label_quality_, self.suggested_labels_, float(share))
+        share = self.noise_rate_ if share is None else checked_share(share)
+        return suspects(self.given_labels_, self.label_quality_, self.suggested_labels_, share)
 
     # ---- files ------------------------------------------------------------------------------------------------
 
@@ -514,6 +623,29 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "networks_")
         files.save_classifier(self, path)
+
+    def export_onnx(self, path: str | Path) -> None:
+        """Write the ensemble to an ONNX file, to be run without this library. Needs the extra `onnx`.
+
+        Its input "x" is float32 and not standardised: a table as X is, or images of (M, channels, H, W). Its
+        output "probabilities" has the classes in the order of `classes_`.
+
+        Parameters
+        ----------
+        path : path
+
+        Examples
+        --------
+        >>> classifier = coteach.RobustClassifier(noise_rate=0, epochs=1).fit(np.eye(4), [0, 1, 0, 1])
+        >>> classifier.export_onnx("no/such/model.onnx")
+        Traceback (most recent call last):
+        ValueError: there is no folder no/such: make it first, or save elsewhere.
+        """
+        check_is_fitted(self, "networks_")
+        files.refuse_place(Path(path))
+        view = half_views if METHODS[self.method_].views else same_view
+        logits = Viewed(self.networks_, Rescaled(self.mean_, self.scale_), view)
+        write_onnx(Ensemble(logits), [torch.zeros(EXAMPLES_NEEDED, *self.sample_shape_)], path)
 
     @classmethod
     def load(cls, path: str | Path, module: Any = None) -> Self:

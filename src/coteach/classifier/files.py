@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from coteach.checks import plain_number
-from coteach.classifier.fitting import generators_restored
-from coteach.classifier.modules import build_network, checked_network
-from coteach.files import read_tensors, tensors_as_bytes, write_atomically
+from coteach.classifier.modules import build_network, checked_network, fed_with, papers_network
+from coteach.data.dicts import Entries
+from coteach.engine.isolation import generators_restored
+from coteach.files import write_atomically
 from coteach.labels.estimate import NoiseEstimate
 from coteach.methods import METHODS
 from coteach.networks.models import take_weights, weights_of
+from coteach.tensor_files import read_tensors, tensors_as_bytes
 
 if TYPE_CHECKING:
     from coteach.classifier.classifier import RobustClassifier
@@ -27,7 +29,10 @@ NOT_OURS = "was not written by RobustClassifier.save: give the path of one."
 
 
 def save_classifier(clf: "RobustClassifier", path: str | Path) -> None:
-    params = {name: plain_number(value) for name, value in clf.get_params(deep=False).items()}
+    params, options = (
+        {name: plain_number(value) for name, value in some.items()}
+        for some in (clf.get_params(deep=False), clf.network_options_)
+    )
     own_module = not (clf.module is None or isinstance(clf.module, str))
     if own_module:
         params["module"] = None
@@ -43,7 +48,10 @@ def save_classifier(clf: "RobustClassifier", path: str | Path) -> None:
         "classes_dtype": clf.classes_.dtype.str,
         "feature_names": clf.feature_names_in_.tolist() if hasattr(clf, "feature_names_in_") else None,
         "noise_estimate": None if estimate is None else {k: as_json_value(v) for k, v in asdict(estimate).items()},
+        "network": clf.network_,
+        "network_options": options,
         **{name: getattr(clf, name) for name in SAVED_AS_JSON},
+        **({} if clf.entries_ is None else {"entries": asdict(clf.entries_)}),
     }
     arrays = {name: getattr(clf, name) for name in SAVED_ARRAYS}
     arrays |= {name: np.searchsorted(clf.classes_, getattr(clf, name)) for name in SAVED_LABELS}
@@ -75,7 +83,8 @@ def load_classifier(kind: "type[RobustClassifier]", path: str | Path, module: An
         if facts["own_module"] != (module is not None):
             said = "needs" if facts["own_module"] else "has no use for"
             raise ValueError(f"{path} {said} a module: give the one it was trained with, and only then.")
-        clf = kind(**facts["params"] | {"module": module or facts["params"]["module"]})
+        params = {"recipe": "paper"} | facts["params"]  # files of before 0.2 say nothing of it, and had no other
+        clf = kind(**params | {"module": module or params["module"]})
         clf.classes_ = np.array(facts["classes"], dtype=np.dtype(facts["classes_dtype"]))
         for name in SAVED_AS_JSON:
             setattr(clf, name, facts[name])
@@ -88,25 +97,44 @@ def load_classifier(kind: "type[RobustClassifier]", path: str | Path, module: An
         if facts["feature_names"] is not None:
             names = np.array(facts["feature_names"], dtype=object)
             clf.feature_names_in_ = names  # pyrefly: ignore[missing-attribute]
+        clf.entries_ = entries_from(facts.get("entries"))
         n_networks = METHODS[clf.method_].networks
+        clf.network_, clf.network_options_ = network_in(facts, clf)
         if module is None:
             refuse_other_shapes(clf, tensors, path)
     except (KeyError, TypeError, IndexError, AttributeError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{path} {NOT_OURS}") from error
-    options, shape = clf._routed("module__"), clf.sample_shape_
-    with generators_restored("cpu"):
-        clf.networks_ = [checked_network(clf.module, options, shape, len(clf.classes_)) for _ in range(n_networks)]
+    options = clf._routed("module__") if module is not None else clf.network_options_
+    named = fed_with(module, clf.entries_) if module is not None else clf.network_
+    with generators_restored():
+        clf.networks_ = [
+            checked_network(named, options, clf.sample_shape_, len(clf.classes_)) for _ in range(n_networks)
+        ]
     take_weights(clf.networks_, tensors, path)
     return clf
+
+
+def network_in(facts: dict[str, Any], clf: "RobustClassifier") -> tuple[str | None, dict[str, Any]]:
+    """The name of its network and what it was made with; files of before 0.2 leave both to the samples' shape."""
+    if facts["own_module"]:
+        return None, {}
+    if facts.keys() & {"network", "network_options"}:
+        return facts["network"], dict(facts["network_options"])
+    return facts["params"]["module"] or papers_network(clf.sample_shape_), clf._routed("module__")
 
 
 def refuse_other_shapes(clf: "RobustClassifier", tensors: dict[str, Tensor], path: str | Path) -> None:
     """Before a network is made: its memory is for what the file holds, not for what its header claims."""
     with torch.device("meta"):
-        network = build_network(clf.module, clf._routed("module__"), clf.sample_shape_, len(clf.classes_))
+        network = build_network(clf.network_, clf.network_options_, clf.sample_shape_, len(clf.classes_))
     for name, value in network.state_dict().items():
         if name not in getattr(network, "shared_buffers", ()) and tensors[f"0.{name}"].shape != value.shape:
             raise ValueError(f"{path} {NOT_OURS}")
+
+
+def entries_from(fields: dict[str, Any] | None) -> Entries | None:
+    """Only of a classifier that was trained on dicts."""
+    return None if fields is None else Entries(**(fields | {"names": tuple(fields["names"])}))
 
 
 def as_json_value(value: Any) -> Any:

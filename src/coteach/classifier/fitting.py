@@ -7,9 +7,9 @@ import copy
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,23 +18,29 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from coteach.classifier.inputs import bar
-from coteach.classifier.modules import build_network, checked_network
-from coteach.classifier.options import check_takes, plan_of, seed_of
+from coteach.classifier.modules import build_network, checked_network, chosen_module
+from coteach.classifier.options import check_takes, plan_of, seed_of, with_defaults
 from coteach.data.base import Samples
 from coteach.engine import Engine
-from coteach.engine.records import Ledger, log_odds, quality_of, suggestion_of
+from coteach.engine.isolation import generators_restored
+from coteach.engine.records import Ledgers, opinions, quality_of, suggestion_of
 from coteach.engine.setup import chosen_device, placed, refuse_small_batches, set_up
 from coteach.engine.stream import Stream, closing_streams, part
 from coteach.engine.training import Epoch, Problem, Training
-from coteach.labels.estimate import SMALLEST, NoiseEstimate, compare_with_clean, estimate_noise
-from coteach.labels.folds import RATES, choose_rate, of_folds, uses_the_rate
+from coteach.labels.estimate import (
+    SMALLEST,
+    NoiseEstimate,
+    compare_with_clean,
+    estimate_noise,
+    estimate_of_hard_samples,
+)
+from coteach.labels.folds import FOLDS, RATES, choose_rate, epochs_to_estimate, of_folds, uses_the_rate
 from coteach.labels.ledger import starved
 from coteach.measure import measure, posteriors
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.train import fit
 
-FOLDS = 5
 MOST_NOISE = 0.95  # that a method is told: it must keep something
 WIDEST_INTERVAL = 0.5  # width of an interval that still says something
 # Shares of wrong labels that are believed: of fewer labels of a class, on average, networks learn so little that
@@ -63,6 +69,8 @@ class Fitted:
     suggested_M: np.ndarray
     kept_share_C: np.ndarray
     best_epoch: int | None
+    network: str | None = None  # its name, if it is one of ours, …
+    network_options: dict[str, Any] = field(default_factory=dict)  # … and what it was made with
 
 
 @dataclass(frozen=True)
@@ -96,15 +104,18 @@ def fit_networks(
 ) -> Fitted:
     """Train networks from the start, or those there were `before`."""
     device, method = chosen_device(params["device"]), METHODS[params["method"]]
-    module = params["module"], routed("module__"), tuple(x.shape[1:]), n_classes
+    shape = tuple(x.shape[1:])
+    params = with_defaults(params, routed("optimizer__"), shape)
+    named, options = chosen_module(params, routed("module__"), shape, params["modern"], device)
+    module = named, options, shape, n_classes
     with generators_restored(device), ExitStack() as stack:
         network = checked_network(*module)
-        check_takes(params["optimizer"], routed("optimizer__"), params["lr"], network.parameters())
+        check_takes(params["optimizer"], routed("optimizer__"), params["lr"] or 0.1, network.parameters())
         seed = seed_of(params["random_state"]) + len(history)  # other batches when a training goes on
         held_M = np.zeros(len(labels_M), dtype=bool)
         if params["early_stopping"] and validation is None:
             held_M = held_out(labels_M, params["validation_fraction"], seed)
-        plan = plan_of(params, routed("optimizer__"), int((~held_M).sum()))
+        plan = plan_of(params, routed("optimizer__"), int((~held_M).sum()), shape)
         refuse_small_batches(network, plan)
         again = itertools.cycle(before) if before else None
         build = (lambda: build_network(*module)) if again is None else lambda: copy.deepcopy(next(again))
@@ -119,7 +130,8 @@ def fit_networks(
         if estimate is not None:
             warn_if_uncertain(estimate, n_classes)
         rate = float(params["noise_rate"]) if estimate is None else min(estimate.rate, MOST_NOISE)
-        return train_networks(job, rate, estimate, history, held_M)
+        fitted = train_networks(job, rate, estimate, history, held_M)
+        return replace(fitted, network=named, network_options=options) if isinstance(named, str) else fitted
 
 
 def split_samples(
@@ -147,13 +159,14 @@ def estimated(job: FitJob) -> NoiseEstimate:
             )
     x_V, y_V = job.validation if job.clean and job.validation is not None else (None, job.y_M)
     plan, folds = replace(job.plan, loss=None, warmup_loss=None), min(FOLDS, len(job.y_M))
+    plan = replace(plan, epochs=epochs_to_estimate(plan, len(job.y_M)))
     with bar(verbose, what, folds * METHODS["standard"].n_epochs(plan)) as advance:
         p_MC, p_FVC = of_folds(
             job.x_M, job.y_M, job.n_classes, job.build, plan, x_V, folds, job.seed, job.engine, advance=advance
         )
     labels_M = job.y_M.cpu().numpy()
     if x_V is None:
-        return estimate_noise(p_MC, labels_M)
+        return estimate_of_hard_samples(p_MC, labels_M) if job.params["modern"] else estimate_noise(p_MC, labels_M)
     return compare_with_clean(p_MC, labels_M, p_FVC, y_V.cpu().numpy())
 
 
@@ -164,6 +177,7 @@ def train_networks(
     params, plan, method = job.params, job.plan, METHODS[job.params["method"]]
     validator = None if job.validation is None else Validator(*job.validation)
     stops = bool(params["early_stopping"])
+    waits = not plan.one_cycle  # the end of a cycle is its best part, and no epoch before tells
     after_ramp, training = None, None
 
     def after(epoch: Epoch) -> None:
@@ -178,7 +192,7 @@ def train_networks(
         history.append(row | {"epoch": number} | (validator.observe(epoch, number) if validator else {}))
         if epoch.number == plan.ramp < plan.epochs:
             after_ramp = ledger_of(training).counts()
-        if stops and validator and number - validator.best_epoch >= params["patience"]:
+        if stops and waits and validator and number - validator.best_epoch >= params["patience"]:
             raise StopTraining
 
     torch.manual_seed(job.seed)  # for dropout
@@ -193,7 +207,7 @@ def train_networks(
         quality_M[held_M], suggested_M[held_M] = validator.quality(), validator.suggestion()
     stopped = validator if stops else None
     if history[-1]["events"].get("non_finite_loss"):
-        warnings.warn("the loss was not finite to the end: lower lr.", ConvergenceWarning, stacklevel=4)
+        warnings.warn("the loss was not finite to the end: lower lr.", ConvergenceWarning, stacklevel=5)
     return Fitted(
         networks=networks_of(training) if stopped is None else stopped.networks,
         history=history,
@@ -218,7 +232,7 @@ def warn_if_uncertain(estimate: NoiseEstimate, n_classes: int) -> None:
         warning = f"an estimated noise rate of {estimate.rate:.0%} may only mean that the classes were not learnt"
     else:
         return
-    warnings.warn(f"{warning}: look at a few dozen labels and give noise_rate.", stacklevel=4)
+    warnings.warn(f"{warning}: look at a few dozen labels and give noise_rate.", stacklevel=5)
 
 
 def warn_of_starved(kept_share_C: np.ndarray, counts_C: np.ndarray, classes_C: np.ndarray) -> None:
@@ -227,23 +241,13 @@ def warn_of_starved(kept_share_C: np.ndarray, counts_C: np.ndarray, classes_C: n
         warnings.warn(
             f"less than half the usual share is kept of the rare class {', '.join(map(repr, few))}: "
             "set keep_per_class=True.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def ledger_of(training: Training) -> Ledger:
+def ledger_of(training: Training) -> Ledgers:
     assert training.ledger is not None
     return training.ledger
-
-
-@contextmanager
-def generators_restored(device: str) -> Iterator[None]:
-    """torch's generators are afterwards as they were."""
-    if device != "cpu":
-        torch.cuda.init()
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    with torch.random.fork_rng(devices=devices):
-        yield
 
 
 # ---- samples to judge by --------------------------------------------------------------------------------------
@@ -287,13 +291,11 @@ class Validator:
 
     def _note(self, p_NVC: Tensor) -> None:
         """As the ledger notes its opinions of training samples, but for the mode: these are never learnt."""
-        y_NV1 = self.y_V.expand(len(p_NVC), -1)[..., None]
-        given_NV = p_NVC.gather(-1, y_NV1)[..., 0]
-        highest_NV, self.other_NV = p_NVC.scatter(-1, y_NV1, -1).max(-1)
+        given_NV, margin_NV, self.other_NV = opinions(p_NVC, self.y_V)
         if given_NV.isfinite().all():
             self.seen += 1
             self.given_NV = self.given_NV.to(given_NV) + given_NV
-            self.margin_NV = self.margin_NV.to(given_NV) + log_odds(given_NV, highest_NV)
+            self.margin_NV = self.margin_NV.to(given_NV) + margin_NV
 
     def quality(self) -> np.ndarray:
         """quality_V, as the ledger's: from the mean log odds over networks and epochs."""

@@ -15,15 +15,40 @@ from coteach.data.features import check_finite
 
 NOT_DATA_SETS = (list, tuple, dict, str, bytes)
 OF_ARRAYS = ("shape", "__array__", "__dataframe__")  # what arrays and frames have, and data sets have not
+NOT_IN_NUMPY = (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 READ_AT_ONCE = 1024  # samples that are read together
 
 
 def to_numpy(values: Any) -> Any:
-    """A torch tensor as NumPy; anything else as it is."""
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    """A torch tensor, or whole numbers that pandas keeps in a type of its own, as NumPy; else as it is."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        return (values.float() if values.dtype in NOT_IN_NUMPY else values).numpy()
+    if np.ma.is_masked(values):
+        raise ValueError("some values are masked: fill them in, or leave those samples out.")
+    own = getattr(getattr(values, "dtype", None), "numpy_dtype", None)  # else scikit-learn makes floats of them
+    if own is not None and np.dtype(own).kind in "iub" and not values.isna().any():
+        return values.to_numpy(own)
+    return values
+
+
+def refuse_dates(X: Any) -> None:
+    """As numbers they would be nanoseconds, or days, as the package likes."""
+    if hasattr(X, "columns"):
+        types = {name: X[name].dtype for name in X.columns}
+    else:
+        types = {0: getattr(X, "dtype", None)}
+    for name, dtype in types.items():
+        temporal = getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith("period")
+        if temporal or (hasattr(dtype, "is_temporal") and dtype.is_temporal()):  # the last of polars
+            raise ValueError(f"column {name!r} of X is of dates or times: make numbers of it, such as days.")
 
 
 def dense(X: Any) -> Any:
+    if hasattr(X, "collect") and hasattr(X, "lazy"):
+        raise ValueError("X is a lazy frame: read it first, with .collect().")
+    if not isinstance(X, Tensor):
+        refuse_dates(X)
     if hasattr(X, "todense") or (isinstance(X, Tensor) and X.layout != torch.strided):
         raise ValueError("X is sparse: make it dense first, with .toarray() or .to_dense().")
     return to_numpy(X)
@@ -54,6 +79,7 @@ def is_map_style(X: Any) -> bool:
 def as_samples(X: Any, stream: bool, verbose: int, wants_labels: bool) -> tuple[Any, list | None]:
     """Arrays as they are; a data set read into an array, or with `stream` as Samples; and its labels if wanted."""
     if stream and (is_map_style(X) or isinstance(X, np.ndarray)):
+        to_numpy(X)  # or say what is wrong with it
         items = Items(X)
         return items, items.labels() if wants_labels and items.per_item else None
     if not is_map_style(X):
@@ -67,7 +93,7 @@ class Remembering:
     """A data set that keeps the labels of the samples that were asked for, so that each is read only once."""
 
     def __init__(self, data: Any):
-        self.data, self.labels = data, {}
+        self.data, self.labels, self.first = data, {}, None
         if not hasattr(data, "__len__"):
             raise ValueError("the data set has no length: make a list of its samples, or arrays.")
 
@@ -75,7 +101,8 @@ class Remembering:
         return len(self.data)
 
     def __getitem__(self, i: int) -> Any:
-        item = self.data[i]
+        item = self.data[i] if i or self.first is None else self.first  # which was looked at for its shape
+        self.first = item if i == 0 else self.first
         if isinstance(item, tuple) and len(item) > 1:
             self.labels[i] = item[1].item() if getattr(item[1], "ndim", None) == 0 else item[1]
         return item

@@ -5,9 +5,9 @@ The audit itself is imported when the flags are right, so that `--help` and mist
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,12 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from coteach import names
-from coteach.checks import is_whole
+from coteach.checks import LARGEST_SIDE, is_whole
 from coteach.names import Flag
-from coteach.runs.folder import claim_folder
+from coteach.runs.folder import claim_folder, locked, refuse_if_taken
 from coteach.terminal import console, progress_bars
 
 if TYPE_CHECKING:
+    from coteach.audit.judge import Learner
     from coteach.audit.samples import LabelledSamples, Skipped
 
 AUDIT_EXAMPLES = """
@@ -37,19 +38,30 @@ examples:
   coteach audit --npz embeddings.npz
   # once you have decided on runs/audit/review.html and exported that
   coteach audit --apply decisions.csv --out runs/audit
+  # how many labels are wrong, from fifty that you look at yourself
+  coteach audit --images photos --check 50
+  coteach audit --calibrate decisions-50.csv --out runs/audit
 
 It first tells what it read and how long it will take. It writes suspects.csv
-(the labels to look at, worst first), cleaned.csv (the others), review.html (to
-decide by looking), and the trained model. Your own files stay as they are.
+(labels to look at, worst first), cleaned.csv (the others), quality.csv (all),
+review.html (to decide by looking), and the trained model. Your own files stay
+as they are; features are kept in a hidden folder beside them.
 """
 
 AUDIT_METHODS = {name: what for name, what in names.METHOD_MEANINGS.items() if name not in names.ONLY_IN_RUNS}
-LOSS_DEFAULT = "cross_entropy, then softmax_twice; of another method its own"
+LOSS_DEFAULT = "cross_entropy; for tables and arrays then softmax_twice; of another method its own"
+RECIPE_NUMBERS = ("shift", "cutout", "mixup", "label_smoothing", "lookahead", "one_cycle")
+RECIPE_ANSWERS = ("mirror", "weak_selection")
 TABLE_SUFFIXES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
 DEFAULT_FOLDER = Path("runs/audit")
+OF_PIXELS = ("module", "recipe", "width", "mirror", "shift", "cutout")  # flags
+OF_NETWORKS = ("method", "loss", "epochs", *OF_PIXELS, *RECIPE_NUMBERS[2:], "weak_selection")
+LEARNERS = {"linear": "linear models in rounds", "trees": "boosted trees in rounds"}
+PIXEL_SIDE = 32  # side of images that are learnt as they are
 MOST_LINES = 10
 MOST_NAMES = 3  # of what was skipped for one reason
 LONG_TRAINING = 3600.0  # seconds
+LEFT_OUT = 30.0  # seconds of the whole, up to which nobody needs a forecast
 
 
 @dataclass(frozen=True)
@@ -70,20 +82,48 @@ class Audit:
     """Column of the table that names the rows in all files written."""
     ignore: Annotated[tuple[str, ...], Flag("COL [COL ...]", "none")] = ()
     """Columns of the table to leave out, such as one that was made from the label."""
-    size: Annotated[int, Flag("N", "32")] = 32
+    encoder: Annotated[str, Flag("NAME", "auto")] = "auto"
+    """Makes features of images and texts: auto, none, or efficientnet-lite0, wordllama, timm:NAME, hf:NAME, …"""
+    embeddings: Annotated[Path | None, Flag("FILE", "none")] = None
+    """Features of the images or rows that you made yourself: .npy, or .npz with x and maybe ids."""
+    size: Annotated[int | None, Flag("N", "32; the encoder's own if there is one")] = None
     """Width and height to which images are brought, in pixels."""
+    learner: Annotated[Literal["auto", "network", "linear", "trees"], Flag("NAME", "auto")] = "auto"
+    """What learns: linear for features of an encoder, trees for tables, a network; auto is linear or network."""
     method: Annotated[str | None, Flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
     loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSS_MEANINGS))] = None
     module: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
     """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
-    epochs: Annotated[int | None, Flag("N", "20")] = None
+    recipe: Annotated[Literal["paper", "modern"] | None, Flag("NAME", "modern for images, else paper")] = None
+    """Where defaults come from: modern has a network and optimiser of today, paper a small network and Adam."""
+    width: Annotated[float | None, Flag("X", "1; 0.25 on a CPU")] = None
+    """Width of the modern network: 2 has twice as many channels, 0.5 half as many."""
+    mirror: Annotated[Literal["yes", "no"] | None, Flag("{yes,no}", "yes for coloured images if modern")] = None
+    """Mirror half of the images; say no for signs, digits and letters."""
+    shift: Annotated[int | None, Flag("N", "a sixteenth of the image if modern")] = None
+    """Pixels by which images are shifted at most, each way."""
+    cutout: Annotated[int | None, Flag("N", "a quarter of the image if modern")] = None
+    """Side of the square that is blanked in each image, in pixels."""
+    mixup: Annotated[float | None, Flag("X", "0, not at all")] = None
+    """α: learn mixtures of two trusted samples, with shares drawn from Beta(α, α)."""
+    label_smoothing: Annotated[float | None, Flag("X", "0")] = None
+    """Share of a label that is spread over all classes when it is learnt."""
+    weak_selection: Annotated[Literal["yes", "no"] | None, Flag("{yes,no}", "no")] = None
+    """Compare losses on uncut images, and learn from cut ones."""
+    lookahead: Annotated[int | None, Flag("N", "5 if modern, else never")] = None
+    """Steps after which weights return to a moving average of themselves."""
+    one_cycle: Annotated[float | None, Flag("X", "0.23 if modern, else 0")] = None
+    """Share of all steps over which the learning rate rises, before it falls to zero."""
+    epochs: Annotated[int | None, Flag("N", "40 if modern, else 20")] = None
     """Epochs: how often every sample is learnt from."""
     noise_rate: Annotated[float | Literal["auto"], Flag("X", "auto")] = "auto"
-    """Share of wrong labels if you know it, such as 0.1; auto estimates it, which takes two thirds of the time."""
+    """Share of wrong labels if you know it, such as 0.1; auto estimates it, a third of the work or more."""
     keep_per_class: bool = False
     """Trust the same share of each class: for classes of very different sizes."""
     share: Annotated[float | None, Flag("X", "the noise rate")] = None
     """Share of the samples to list as suspects, from 0 to 1."""
+    check: Annotated[int | None, Flag("N", "none")] = None
+    """Put N samples of all qualities on a page, check.html; --calibrate learns from them how many are wrong."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
     seed: Annotated[int, Flag("N", "0")] = 0
@@ -92,6 +132,8 @@ class Audit:
     """Folder to write; must be new or empty. With --apply the folder of the audit."""
     apply: Annotated[Path | None, Flag("FILE", "none")] = None
     """Train nothing: take the decisions that the review page exported, and write corrected.csv beside it."""
+    calibrate: Annotated[Path | None, Flag("FILE", "none")] = None
+    """Train nothing: take the decisions that check.html exported, and tell how many labels are wrong."""
 
     @property
     def source(self) -> Path:
@@ -105,11 +147,17 @@ class Audit:
     def kind(self) -> str:
         return "images" if self.images is not None else "table" if self.table is not None else "arrays"
 
-    def check(self) -> None:
+    @property
+    def network_flags(self) -> list[str]:
+        """Those given that are about networks alone."""
+        return [name for name in OF_NETWORKS if getattr(self, name) is not None]
+
+    def check_flags(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without reading the data."""
-        if self.apply is not None:
-            self._check_alone()
-            return
+        for name in ("apply", "calibrate"):
+            if (path := getattr(self, name)) is not None:
+                self._check_alone(name, path)
+                return
         self._check_source()
         if self.method is not None:
             names.check_name("method", self.method, AUDIT_METHODS)
@@ -119,19 +167,43 @@ class Audit:
             raise ValueError(f"--noise-rate is {self.noise_rate:g}: give auto, or a share below 1 such as 0.2.")
         if self.share is not None and not 0 <= self.share <= 1:
             raise ValueError(f"--share is {self.share:g}: give a share of the samples from 0 to 1.")
-        for name, value, least in (("epochs", self.epochs, 1), ("size", self.size, 4), ("seed", self.seed, 0)):
+        for name, value, least in (
+            ("epochs", self.epochs, 1),
+            ("size", self.size, 4),
+            ("seed", self.seed, 0),
+            ("check", self.check, 10),
+        ):
             if value is not None and not (is_whole(value) and value >= least):
                 raise ValueError(f"--{name} is {value}: give a whole number of at least {least}.")
+        if self.size is not None and self.size > LARGEST_SIDE:
+            raise ValueError(f"--size is {self.size}: give at most {LARGEST_SIDE:,}.")
         if self.seed >= 2**32:
             raise ValueError(f"--seed is {self.seed}: give one below 2**32.")
 
-    def _check_alone(self) -> None:
+        self._check_features()
+        if self.learner in LEARNERS and self.network_flags:
+            name = self.network_flags[0].replace("_", "-")
+            raise ValueError(f"--{name} is about networks: leave it out, or give --learner network.")
+
+    def _check_features(self) -> None:
+        if self.embeddings is not None and self.kind == "arrays":
+            raise ValueError("--npz has its features in x: give --embeddings with --images or --table.")
+        if self.embeddings is not None and self.encoder != "auto":
+            raise ValueError("--embeddings and --encoder both make the features: give one of them.")
+        if self.embeddings is not None and not self.embeddings.exists():
+            raise ValueError(f"there is no {self.embeddings}: check the path.")
+        if self.encoder not in ("auto", "none") and self.kind != "images" and self.text is None:
+            raise ValueError(
+                "--encoder makes features of images and texts: give --images, or --text with --table."
+            )
+
+    def _check_alone(self, flag: str, path: Path) -> None:
         for f in fields(self):
-            if f.name not in ("apply", "out") and getattr(self, f.name) != f.default:
+            if f.name not in (flag, "out") and getattr(self, f.name) != f.default:
                 name = f.name.replace("_", "-")
-                raise ValueError(f"--apply trains nothing and takes --out alone: leave --{name} out.")
-        if self.apply is not None and not self.apply.exists():
-            raise ValueError(f"there is no {self.apply}: is it still in your downloads?")
+                raise ValueError(f"--{flag} trains nothing and takes --out alone: leave --{name} out.")
+        if not path.exists():
+            raise ValueError(f"there is no {path}: is it still in your downloads?")
 
     def _check_source(self) -> None:
         source = self.source
@@ -159,18 +231,28 @@ class Audit:
 
 def audit_command(audit: Audit) -> None:
     """What may go wrong does so before the long training: the reading, the settings, a folder to write to."""
-    audit.check()  # before torch is loaded
+    audit.check_flags()  # before torch is loaded
     if audit.apply is not None:
         apply_decisions_command(audit.apply, audit.out or DEFAULT_FOLDER)
         return
+    if audit.calibrate is not None:
+        calibrate_command(audit.calibrate, audit.out or DEFAULT_FOLDER)
+        return
     began = time.perf_counter()
     with claimed_folder(audit.out) as folder:
-        from coteach.audit.judge import forecast, judge, new_classifier
+        from coteach.audit.judge import (
+            forecast,
+            judge,
+            learner_for,
+            new_classifier,
+            notes_beforehand,
+            selective_classifier,
+        )
         from coteach.audit.samples import usable
         from coteach.audit.write import write_findings
         from coteach.engine.setup import chosen_device
 
-        classifier = new_classifier(
+        classifier: Learner = new_classifier(
             audit.module,
             audit.device,
             method=audit.method,
@@ -179,31 +261,59 @@ def audit_command(audit: Audit) -> None:
             noise_rate=audit.noise_rate,
             keep_per_class=audit.keep_per_class,
             random_state=audit.seed,
+            recipe=audit.recipe,
+            module__width=audit.width,
+            **{name: getattr(audit, name) for name in RECIPE_NUMBERS},
+            **{name: as_bool(getattr(audit, name)) for name in RECIPE_ANSWERS},
         )
         print_line(f"reading {audit.source}")
         samples = usable(read_samples(audit))
         print_samples(samples)
+        learner, why = learner_for(audit.learner, samples, audit.network_flags)
+        if learner != "network":
+            classifier = selective_classifier(
+                learner,
+                noise_rate=audit.noise_rate,
+                keep_per_class=audit.keep_per_class,
+                random_state=audit.seed,
+            )
+        if audit.learner == "auto" and learner != "network":
+            print_line(f"note: --learner {learner}, since {why}")
+        called = LEARNERS.get(learner, audit.method or "coteaching")
+        for note in notes_beforehand(classifier, samples):
+            print_line(f"note: {note}")
         read = time.perf_counter()
         print_line("timing an epoch")
         seconds = forecast(classifier, samples)
         timed = time.perf_counter()
         where = {"cpu": "the CPU"}.get(device := chosen_device(audit.device), device)
-        print_line(f"training {classifier.method} on {where}: about {duration_text(seconds)}")
+        whole = timed - began + seconds
+        told = whole > LEFT_OUT
+        about = f": about {duration_text(whole)} in all, with reading and timing" if told else ""
+        print_line(f"training {called} on {where}{about}")
         if device == "cpu" and audit.kind == "images" and seconds > LONG_TRAINING:
-            print_line("note: that is long for a CPU: a smaller --size, or embeddings with --npz, take much less")
-        with expected_progress(classifier.method, seconds):
+            print_line(
+                "note: that is long for a CPU: a smaller --size, an --encoder or --embeddings take much less"
+            )
+        with expected_progress(called, seconds if told else None):
             findings = judge(classifier, samples, audit.share)
         spent = {
             "reading": read - began,
             "forecast": timed - read,
             "training": findings.seconds,
-            "expected": seconds,
+            "expected": whole,
         }
-        summary = write_findings(findings, folder, spent, audit.module)
+        summary = write_findings(findings, folder, spent, audit.module, audit.check or 0)
         print_findings(summary, findings.notes[len(samples.notes) :])
         print_line(f"written to {folder}: {', '.join(files_in(folder))}")
         if summary["suspects"]:
             print_line(f"look at the suspects: open {folder / 'review.html'} in a browser")
+        if audit.check:
+            print_line(f"to know how many labels are wrong: decide on {folder / 'check.html'}, in a browser")
+
+
+def as_bool(answer: str | None) -> bool | None:
+    return None if answer is None else answer == "yes"
 
 
 def apply_decisions_command(decisions: Path, folder: Path) -> None:
@@ -218,24 +328,94 @@ def apply_decisions_command(decisions: Path, folder: Path) -> None:
     print_line("next: put them into your own files, by their ids; docs/own-data.md has the lines that do it")
 
 
-def read_samples(audit: Audit) -> "LabelledSamples":
-    """Images with a progress bar, since there may be many."""
-    if audit.kind == "table":
-        from coteach.audit.tables import read_table_samples
+def calibrate_command(decisions: Path, folder: Path) -> None:
+    from coteach.audit.check import CALIBRATED_CLEANED, CALIBRATED_SUSPECTS, CALIBRATION, calibrate_audit
 
-        assert audit.label is not None
-        return read_table_samples(audit.source, audit.label, audit.text, audit.id, audit.ignore, audit.seed)
+    found = calibrate_audit(decisions, folder)
+    low, high = (100 * bound for bound in found.interval)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_row("wrong labels", f"{100 * found.rate:.1f} %, between {low:.1f} and {high:.1f} %")
+    for part in found.first:
+        low, high = (100 * bound for bound in part["interval"])
+        share = f"{100 * part['wrong']:.0f} % wrong, between {low:.0f} and {high:.0f} %"
+        table.add_row(f"the first {part['samples']:,} by quality", share)
+    console.print(table)
+    left = f", {found.open:,} left open" if found.open else ""
+    print_line(
+        f"from {found.decided:,} decisions{left}; each interval holds the truth in nine of ten such reviews"
+    )
+    if found.stop:
+        print_line(
+            f"look at the first {found.stop:,}: they hold about {found.wrong_before_stop:,.0f} of "
+            f"{found.wrong:,.0f} wrong labels. Then stop: of the others less than one in ten is wrong"
+        )
+    else:
+        print_line("nowhere in the list is one label in ten wrong: there is nothing more to look at")
+    print_line(f"the first {found.cut:,} are more often wrong than right: {CALIBRATED_SUSPECTS} lists them")
+    print_line(f"written to {folder}: {CALIBRATION}, {CALIBRATED_SUSPECTS}, {CALIBRATED_CLEANED}")
+
+
+def read_samples(audit: Audit) -> "LabelledSamples":
+    """With a progress bar where there may be many."""
     if audit.kind == "arrays":
         from coteach.audit.arrays import read_arrays
 
         return read_arrays(audit.source)
+    with progress_bars() as bars:
+        task = bars.add_task("reading", total=None, note="", visible=False)
+
+        def progress(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, visible=True)
+
+        return read_table_rows(audit, progress) if audit.kind == "table" else read_image_folder(audit, progress)
+
+
+def read_table_rows(audit: Audit, progress: Callable[[int, int], None]) -> "LabelledSamples":
+    from coteach.audit.tables import learn_words, read_table_samples
+
+    assert audit.label is not None
+    notes: list[str] = []
+    learn_text, embeddings = learn_words, None
+    if audit.embeddings is not None:
+        from coteach.audit.arrays import read_embeddings
+
+        embeddings = read_embeddings(audit.embeddings)
+    elif audit.text is not None and audit.encoder != "none":
+        from coteach.audit.encoded import column_of_texts
+        from coteach.engine.setup import chosen_device
+
+        learn_text = column_of_texts(audit.source, audit.encoder, chosen_device(audit.device), notes, progress)
+    samples = read_table_samples(
+        audit.source, audit.label, audit.text, audit.id, audit.ignore, audit.seed, learn_text, embeddings
+    )
+    encoder = getattr(getattr(samples.encoding, "text", None), "called", "none")
+    return replace(samples, notes=(*samples.notes, *notes), settings=samples.settings | {"encoder": encoder})
+
+
+def read_image_folder(audit: Audit, progress: Callable[[int, int], None]) -> "LabelledSamples":
     from coteach.audit.images import read_images
 
-    with progress_bars() as bars:
-        task = bars.add_task("reading", total=None, note="")
-        return read_images(
-            audit.source, audit.size, lambda done, total: bars.update(task, completed=done, total=total)
-        )
+    if audit.embeddings is not None:
+        from coteach.audit.arrays import read_embeddings
+        from coteach.audit.encoded import read_images_with
+
+        return read_images_with(audit.source, read_embeddings(audit.embeddings))
+    if audit.encoder == "none":
+        return read_images(audit.source, audit.size or PIXEL_SIDE, progress)
+    from coteach.audit.encoded import chosen_image_encoder, note_on_encoder, read_encoded_images
+    from coteach.encoders.named import image_encoder
+    from coteach.engine.setup import chosen_device
+
+    given = [name for name in OF_PIXELS if getattr(audit, name) is not None]
+    if given and audit.encoder == "auto":
+        return read_images(audit.source, audit.size or PIXEL_SIDE, progress)  # which these flags are about
+    choice = chosen_image_encoder(audit.source, audit.encoder)
+    if choice.name == "none":
+        samples = read_images(audit.source, audit.size or PIXEL_SIDE, progress)
+    else:
+        encoder = image_encoder(choice.name, audit.size, chosen_device(audit.device))
+        samples = read_encoded_images(audit.source, encoder, progress)
+    return replace(samples, notes=(*samples.notes, note_on_encoder(choice, "images by their pixels")))
 
 
 @contextmanager
@@ -245,7 +425,9 @@ def claimed_folder(wanted: Path | None) -> Iterator[Path]:
     was_there = wanted is not None and wanted.exists()
     folder = claim_folder(wanted, DEFAULT_FOLDER)
     try:
-        yield folder
+        with locked(folder):
+            refuse_if_taken(folder)  # by another audit, which was there a moment ago
+            yield folder
     except KeyboardInterrupt:
         files = ", ".join(files_in(folder)) or "nothing"
         print(f"coteach: stopped; written to {folder}: {files}.", file=sys.stderr)
@@ -302,10 +484,23 @@ def print_findings(summary: dict[str, Any], notes: tuple[str, ...]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_row("wrong labels, estimated" if summary["noise_rate_estimated"] else "wrong labels, as given", rate)
     table.add_row("suspects", f"{summary['suspects']:,} of {summary['samples']:,}")
+    for words in odd_lines(summary["odd"]):
+        table.add_row(*words)
     for pair in summary["pairs"][:5]:
         line = f"{shown(pair['given'])} → {shown(pair['suggested'])}"
         table.add_row("given → suggested", Text(f"{line}: {pair['suspects']:,}"))
     console.print(table)
+
+
+def odd_lines(odd: dict[str, Any]) -> list[tuple[str, str]]:
+    """What else there is to know, if there is any of it; quality.csv names the samples."""
+    same, near, other = odd["same"], odd["nearly_the_same"] or 0, odd["of_them_with_another_label"]
+    lines = []
+    if same + near:
+        lines.append(("duplicates", f"{same:,} the same, {near:,} nearly the same; {other:,} with another label"))
+    if odd["of_no_class"]:
+        lines.append(("far from all classes", f"{odd['of_no_class']:,}"))
+    return lines
 
 
 class ExpectedBar(ProgressColumn):
@@ -313,22 +508,25 @@ class ExpectedBar(ProgressColumn):
 
     def render(self, task: Task) -> ProgressBar:
         seconds = task.fields["seconds"]
+        if seconds is None:
+            return ProgressBar(total=1 if task.fields["done"] else None, completed=1, width=40)
         done = seconds if task.fields["done"] else min(task.elapsed or 0, seconds)
         return ProgressBar(total=seconds, completed=done, width=40)
 
 
 class ElapsedColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
-        spent = duration_text(task.elapsed or 0)
-        return Text(
-            f"took {spent}" if task.fields["done"] else f"{spent} of about {duration_text(task.fields['seconds'])}"
-        )
+        spent, seconds = duration_text(task.elapsed or 0), task.fields["seconds"]
+        if task.fields["done"]:
+            return Text(f"took {spent}")
+        return Text(spent if seconds is None else f"{spent} of about {duration_text(seconds)}")
 
 
 @contextmanager
-def expected_progress(name: str, seconds: float) -> Iterator[None]:
+def expected_progress(name: str, seconds: float | None) -> Iterator[None]:
+    """A bar for so many seconds; without them it only shows that something goes on."""
     with Progress(TextColumn("{task.description}"), ExpectedBar(), ElapsedColumn(), console=console) as progress:
-        task = progress.add_task(name, total=None, seconds=max(seconds, 1e-3), done=False)
+        task = progress.add_task(name, total=None, seconds=seconds and max(seconds, 1e-3), done=False)
         yield
         progress.update(task, done=True)
 

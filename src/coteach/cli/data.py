@@ -47,6 +47,8 @@ def data_command(asked: Data) -> None:
         table = Table("data set", "what it is", "where", box=None, pad_edge=False)
         for status in data.status(asked.data_dir):
             where = (status.found or status.note).replace(f"{home}/", "")
-            table.add_row(status.name, data.DATASETS[status.name].what, escape(where))
+            about = data.DATASETS[status.name]
+            what = f"{about.what} ({about.licence})" if about.licence else about.what
+            table.add_row(status.name, what, escape(where))
         console.print(f"data folder: {home}", soft_wrap=True, markup=False)
         console.print(table)

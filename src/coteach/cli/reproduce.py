@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from rich.box import SIMPLE_HEAD
@@ -54,6 +54,8 @@ class Reproduce:
     """Folder of the results; what is in it is not measured again."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
+    compile: Annotated[Literal["auto", "yes", "no"], Flag("{yes,no}", "yes for long trainings on a GPU")] = "auto"
+    """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
     processes: Annotated[str | None, Flag("{N,auto}", "this one; auto: one for each GPU, or core")] = None
     """Processes that share the work, in turn on the GPUs there are, or with one thread each."""
     ray: Annotated[str | None, Flag("[ADDRESS]", "none; without an address, a Ray of this machine")] = None
@@ -69,7 +71,15 @@ def reproduce_command(asked: Reproduce) -> None:
         return
     if not asked.only_report:
         refuse_too_few(asked.name, asked.epochs, then=asked.all, only=asked.cells)
-    wanted = asked_for(asked.name, asked.seeds, asked.epochs, asked.device, then=asked.all, only=asked.cells)
+    wanted = asked_for(
+        asked.name,
+        asked.seeds,
+        asked.epochs,
+        asked.device,
+        compile_steps=asked.compile,
+        then=asked.all,
+        only=asked.cells,
+    )
     for cell in wanted:
         replace(cell.experiment, seeds=cell.seeds).check()  # before torch is loaded
     known = in_folder(asked.out)
@@ -128,6 +138,7 @@ def train_missing(asked: Reproduce, name: str) -> None:
                 asked.out,
                 asked.device,
                 asked.data_dir,
+                compile_steps=asked.compile,
                 then=asked.all,
                 only=asked.cells,
                 processes=asked.processes,
@@ -159,7 +170,8 @@ def report(name: str, epochs: int | None, out: Path) -> None:
     lines = compare.compared(records)
     for table in comparison_tables(lines):
         console.print(table)
-    for text in (MARKS, *compare.sources(lines)) if any(line.target for line in lines) else ():
+    marks = [MARKS] if any(line.within is not None for line in lines) else []
+    for text in (*marks, *compare.sources(lines)):
         console.print(text, style="dim", markup=False)
     for path in written:
         console.print(f"written: {path}", soft_wrap=True, markup=False)
@@ -174,16 +186,16 @@ def comparison_tables(lines: list[Comparison]) -> list[Table]:
         for name in ("ours", "n", "known", "differs by"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("source", no_wrap=True)
-        before = None
+        before: tuple[str, ...] = ()
         for line in lines:
             if line.column == column:
                 _, method, _, ours, n, known, difference, _, _ = line.texts()
-                again = line.cell is before
                 style = {True: "green", False: "red", None: ""}[line.within]
                 source = "" if line.target is None else line.target.source
                 verdict = difference + {True: " ✓", False: " ✗", None: "  "}[line.within] if difference else ""
-                texts = ("", "", "") if again else (method, ours, n)
-                table.add_row(*texts, known, f"[{style}]{verdict}[/]" if style else verdict, source)
-                before = line.cell
+                texts = (method, ours, n)
+                shown = ("", "", "") if texts == before else texts
+                table.add_row(*shown, known, f"[{style}]{verdict}[/]" if style else verdict, source)
+                before = texts
         tables.append(table)
     return tables

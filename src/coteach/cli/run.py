@@ -18,6 +18,8 @@ examples:
   coteach run --method coteaching --noise symmetric --rate 0.5
   # MNIST as in the paper, five seeds together
   coteach run --dataset mnist --noise pair --rate 0.45 --seeds 1 2 3 4 5
+  # labels that people got wrong, instead of noise
+  coteach run --dataset cifar10n-worst --method coteaching
   # go on after Ctrl-C, a crash or a power cut
   coteach run --resume runs/digits-coteaching-symmetric-0.5-paper
 
@@ -91,8 +93,11 @@ def summary_table(result: "Result") -> Table:
     table.add_row("each network", ", ".join(f"{mean:.2f} %" for mean in s["mean_per_network"]))
     if len(s["mean_per_network"]) > 1:
         table.add_row("ensemble of the two", f"{s['ensemble']:.2f} %")
+        table.add_row("ensemble, last epoch", f"{s['last']:.2f} %")
     if s["label_precision"] is not None:
         table.add_row("label precision", f"{s['label_precision']:.2f} %")
+    if s["average_precision"] is not None:
+        table.add_row("wrong labels found, average precision", f"{s['average_precision']:.3f}")
     for event, count in s["events"].items():
         table.add_row(f"event: {event}", str(count))
     return table

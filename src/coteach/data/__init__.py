@@ -33,6 +33,10 @@ class Description:
         The published files it is made of.
     reader : str
         Module and function that read it.
+    given : bool
+        Whether labels that people gave to the training set come with it.
+    licence : str
+        What limits its use, where something does.
 
     Examples
     --------
@@ -46,6 +50,8 @@ class Description:
     needs: str
     sources: tuple[str, ...]
     reader: str
+    given: bool = False
+    licence: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,11 @@ class Status:
     name: str
     found: str | None
     note: str
+
+
+def _cifar_n(name: str, what: str, cifar: str, download: str) -> Description:
+    reader = f"cifarn.load_{name.replace('-', '_')}"
+    return Description(name, what, download, "nothing", (cifar, f"{cifar}n"), reader, True, "CC BY-NC 4.0")
 
 
 PILLOW = "Pillow: pip install pillow"
@@ -131,6 +142,12 @@ DATASETS = {
             ("tiny-imagenet",),
             "tiny_imagenet.load_tiny_imagenet",
         ),
+        _cifar_n("cifar10n-aggre", "cifar10 with what most of three people say", "cifar10", "172 MB"),
+        _cifar_n("cifar10n-rand1", "cifar10 with the labels of one person each", "cifar10", "172 MB"),
+        _cifar_n("cifar10n-rand2", "cifar10 with the labels of another", "cifar10", "172 MB"),
+        _cifar_n("cifar10n-rand3", "cifar10 with the labels of a third", "cifar10", "172 MB"),
+        _cifar_n("cifar10n-worst", "cifar10 with a wrong one of three people's labels", "cifar10", "172 MB"),
+        _cifar_n("cifar100n", "cifar100 with the labels of one person each", "cifar100", "170 MB"),
         Description(
             "openset-cifar100",
             "cifar10 with 40 % of the training images from CIFAR-100",

@@ -149,6 +149,8 @@ class Dataset:
         True where an image of none of the C classes took the place of the original.
     note : str
         One line worth telling the user, for instance how many words have a vector.
+    given : int64 Tensor of shape (M,), optional
+        Labels that came with the training set, and that are learnt from; `y_train` is then the truth about them.
 
     Examples
     --------
@@ -167,6 +169,7 @@ class Dataset:
     vectors: Tensor | None = None
     outside: Tensor | None = None
     note: str = ""
+    given: Tensor | None = None
 
     @property
     def n_classes(self) -> int:
@@ -196,6 +199,7 @@ class Dataset:
         y_test: Any,
         name: str = "own",
         class_names: Sequence[str] | None = None,
+        given: Any = None,
     ) -> "Dataset":
         """Make a data set of your own NumPy arrays or torch tensors, which are copied.
 
@@ -209,6 +213,8 @@ class Dataset:
             In files and messages; not that of a known data set.
         class_names : sequence of C strings, optional
             Without it C is the highest label plus one.
+        given : int array of shape (M,), optional
+            Labels to learn from, if `y` is the truth about them.
 
         Examples
         --------
@@ -218,7 +224,7 @@ class Dataset:
         (torch.uint8, torch.Size([2, 1, 8, 8]))
         """
         _refuse_known(name)
-        return cls._checked(name, _own_copy(x, ""), y, _own_copy(x_test, "test "), y_test, class_names)
+        return cls._checked(name, _own_copy(x, ""), y, _own_copy(x_test, "test "), y_test, class_names, given)
 
     @classmethod
     def from_samples(
@@ -230,6 +236,7 @@ class Dataset:
         y_test: Any = None,
         name: str = "own",
         class_names: Sequence[str] | None = None,
+        given: Any = None,
     ) -> "Dataset":
         """Make a data set of samples that stay where they are and are read, ahead, whenever they are needed.
 
@@ -250,6 +257,8 @@ class Dataset:
             In files and messages; not that of a known data set.
         class_names : sequence of C strings, optional
             Without it C is the highest label plus one.
+        given : int array of shape (M,), optional
+            Labels to learn from, if `y` is the truth about them.
 
         Examples
         --------
@@ -262,7 +271,7 @@ class Dataset:
         samples, test_samples = Items(train), Items(test, "test ")
         y = samples.labels() if y is None else y
         y_test = test_samples.labels() if y_test is None else y_test
-        return cls._checked(name, samples, y, test_samples, y_test, class_names)
+        return cls._checked(name, samples, y, test_samples, y_test, class_names, given)
 
     @classmethod
     def _checked(
@@ -273,15 +282,18 @@ class Dataset:
         x_test: Tensor | Samples,
         y_test: Any,
         class_names: Sequence[str] | None,
+        given: Any,
     ) -> "Dataset":
         class_names = None if class_names is None else tuple(class_names)
         n_classes = None if class_names is None else len(class_names)
         labels, test_labels = check_labels(y, n_classes), check_labels(y_test, n_classes)
+        given_labels = labels if given is None else check_labels(given, n_classes)
         if len(np.unique(labels)) < 2:
             raise ValueError(
                 f"all training labels are {labels[0]}: a classifier needs samples of at least two classes."
             )
         check_same_length(x, labels)
+        check_same_length(x, given_labels)
         check_same_length(x_test, test_labels, "test ")
         if x.shape[1:] != x_test.shape[1:]:
             raise ValueError(
@@ -293,7 +305,7 @@ class Dataset:
                 "training and test samples must both be 8-bit images or neither: "
                 "only 8-bit images are divided by 255."
             )
-        highest = int(max(labels.max(), test_labels.max()))
+        highest = int(max(labels.max(), given_labels.max(), test_labels.max()))
         if class_names is None and highest >= len(labels) + len(test_labels):
             raise ValueError(
                 f"the highest label is {highest} but there are only {len(labels)} samples: "
@@ -301,7 +313,8 @@ class Dataset:
             )
         if class_names is None:
             class_names = tuple(str(c) for c in range(1 + highest))
-        return cls(name, x, torch.from_numpy(labels), x_test, torch.from_numpy(test_labels), class_names)
+        sides = (torch.from_numpy(labels), x_test, torch.from_numpy(test_labels))
+        return cls(name, x, *sides, class_names, given=None if given is None else torch.from_numpy(given_labels))
 
 
 def _refuse_known(name: str) -> None:

@@ -29,7 +29,7 @@ import torch
 from coteach.data.base import Dataset
 from coteach.data.cifar import load_cifar10, load_cifar100
 from coteach.data.published import damaged, errors_naming, find_or_fetch, open_regular
-from coteach.files import open_zip_member
+from coteach.files import npy_header, open_zip_member
 
 OVERLAP_CIFAR100 = ("pickup_truck",)
 DOGS = """
@@ -160,7 +160,8 @@ def _read_array(path: Path, number: int, name: str) -> np.ndarray:
     what = f"lacks an intact {batch_name}, in it or beside it"
     with errors_naming(path, what), _open_batch(path, batch_name) as batch:
         with open_zip_member(batch, f"{name}.npy", MOST_OF_A_BATCH[name]) as stream:
-            if _promised_bytes(io.BytesIO(stream.read(MOST_HEADER))) > batch.getinfo(f"{name}.npy").file_size:
+            shape, dtype = npy_header(io.BytesIO(stream.read(MOST_HEADER)))
+            if math.prod(shape) * dtype.itemsize > batch.getinfo(f"{name}.npy").file_size:
                 raise EOFError
         with open_zip_member(batch, f"{name}.npy", MOST_OF_A_BATCH[name]) as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
@@ -176,11 +177,3 @@ def _open_batch(path: Path, name: str) -> Iterator[zipfile.ZipFile]:
     else:
         with open_regular(path.with_name(name)) as stream, zipfile.ZipFile(stream) as batch:
             yield batch
-
-
-def _promised_bytes(stream: io.BytesIO) -> int:
-    """The size of the array that a .npy header announces."""
-    version = np.lib.format.read_magic(stream)
-    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    shape, _, dtype = headers[version](stream)
-    return math.prod(shape) * dtype.itemsize

@@ -5,7 +5,7 @@ vectors of any other kind, have no hash: their readers check them. Downloads are
 server redirects to, and an interrupted one is begun again.
 
 The sha256 of each file is the one stated by TensorFlow Datasets (MNIST, Fashion-MNIST, CIFAR, SVHN,
-ImageNet-32), scikit-learn (20 Newsgroups), torchtext (GloVe) or several users (Tiny-ImageNet, whose
+ImageNet-32), scikit-learn (20 Newsgroups), torchtext (GloVe) or several users (CIFAR-N; Tiny-ImageNet, whose
 md5 90528d7ca1a48142e341f4ef8d21d0de is the better known).
 """
 
@@ -78,6 +78,14 @@ def _single(name: str, sha256: str, *urls: str) -> tuple[File]:
     return (File(name, sha256, urls),)
 
 
+def _cifar_n(name: str, sha256: str) -> Source:
+    urls = (
+        f"https://raw.githubusercontent.com/UCSC-REAL/cifar-10-100n/main/data/{name}",
+        f"https://github.com/UCSC-REAL/cifar-10-100n/raw/main/data/{name}",
+    )
+    return Source(_single(name, sha256, *urls), ("cifar-n", ".", "cifar-10-100n/data"))
+
+
 SOURCES = {
     "mnist": _idx(
         (
@@ -125,6 +133,10 @@ SOURCES = {
         ),
         (".", "cifar-100-binary", "cifar100", "cifar100/cifar-100-binary"),
         unpacked=("train.bin",),
+    ),
+    "cifar10n": _cifar_n("CIFAR-10_human.pt", "873e69c39cb9b5e97fb6bae2d60bb59b38a5cbc31d2b868f7903dcb2b9dd2310"),
+    "cifar100n": _cifar_n(
+        "CIFAR-100_human.pt", "bd2d80409754d420292d622e15e25248ba21e37d27429efac49c8da723f44394"
     ),
     "news": Source(
         _single(

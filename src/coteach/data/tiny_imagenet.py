@@ -1,7 +1,7 @@
 """Tiny-ImageNet: JPEGs of 64×64, 500 training and 50 validation images a class; the latter are our test set.
 
 Read from the unpacked folder or straight from the published zip, with all 200 classes or some of them.
-Classes are numbered in the order of their WordNet ids, as those who read the folders do.
+Classes are numbered by their sorted WordNet ids, as those who read the folders do, or as wnids.txt lists them.
 """
 
 import io
@@ -28,13 +28,17 @@ IMAGE_NAME = re.compile("[A-Za-z0-9_.-]{1,99}")
 MOST_TEXT = 2**25  # bytes: words.txt has 2.6 million
 
 
-def load_tiny_imagenet(data_dir: str | os.PathLike | None = None, classes: int | None = None) -> Dataset:
+def load_tiny_imagenet(
+    data_dir: str | os.PathLike | None = None, classes: int | None = None, as_listed: bool = False
+) -> Dataset:
     """uint8 images of 3×64×64; grey ones become RGB.
 
     Parameters
     ----------
     classes : int, optional
         Only the first so many classes of wnids.txt.
+    as_listed : bool
+        Number the classes in the order of wnids.txt, as Co-teaching+'s authors do, not of their sorted ids.
     """
     _pillow()
     (path,) = find_or_fetch("tiny-imagenet", data_dir)
@@ -44,7 +48,7 @@ def load_tiny_imagenet(data_dir: str | os.PathLike | None = None, classes: int |
             raise ValueError(f"{path} lists {len(listed)} classes: choose from 2 to all of them, not {classes}.")
         if len(listed) < 2 or not all(map(WORDNET_ID.fullmatch, listed)):
             raise damaged(path, "comes with a wnids.txt that does not list two or more WordNet ids")
-        wnids = sorted(listed[:classes])
+        wnids = listed[:classes] if as_listed else sorted(listed[:classes])
         x_train, y_train = _read_images(files, _train_images(files, wnids), len(wnids), "train")
         x_test, y_test = _read_images(files, _test_images(files, wnids), len(wnids), "val")
         return Dataset("tiny-imagenet", x_train, y_train, x_test, y_test, _names(files, wnids))

@@ -7,14 +7,14 @@ from coteach.plan import Plan
 
 
 class Clock:
-    """Where a training stands: epoch and step, and what its plan says for them. R runs."""
+    """Where a training stands: epoch and step, and what its plan says for them. R runs, S steps of an epoch."""
 
-    def __init__(self, plan: Plan, noise_rates: list[float], device: torch.device | str):
-        self.plan, self.noise_rates = plan, noise_rates
+    def __init__(self, plan: Plan, noise_rates: list[float], device: torch.device | str, steps: int = 1):
+        self.plan, self.noise_rates, self.steps = plan, noise_rates, steps
         self.epoch = torch.zeros((), dtype=torch.int64, device=device)
         self.step_1 = torch.zeros(1, dtype=torch.int64, device=device)
         self.keep_R1 = torch.zeros(len(noise_rates), 1, dtype=torch.float64, device=device)  # λ(e)
-        self.lr = torch.zeros((), dtype=torch.float64, device=device)
+        self.lr_S = torch.zeros(steps if plan.one_cycle else 1, dtype=torch.float64, device=device)
         self.beta1 = torch.zeros((), dtype=torch.float64, device=device)
 
     def set_epoch(self, epoch: int) -> None:
@@ -22,8 +22,27 @@ class Clock:
         self.keep_R1.copy_(torch.tensor(keep, dtype=torch.float64))
         self.epoch.fill_(epoch)
         self.step_1.zero_()
-        self.lr.fill_(self.plan.learning_rate(epoch))
+        rates = [self.plan.learning_rate(epoch, step / self.steps) for step in range(len(self.lr_S))]
+        self.lr_S.copy_(torch.tensor(rates, dtype=torch.float64))
         self.beta1.fill_(self.plan.beta1(epoch))
+
+    @property
+    def lr(self) -> Tensor:
+        """The learning rate of the present step."""
+        return self.lr_S.index_select(0, self.step_1)[0] if self.plan.one_cycle else self.lr_S[0]
+
+    @property
+    def done(self) -> Tensor:
+        """The share of all steps that will have been taken after the present one."""
+        return ((self.epoch - 1) * self.steps + self.step_1[0] + 1).double() / (self.plan.epochs * self.steps)
+
+    @property
+    def guessing(self) -> Tensor:
+        """λ_u of the present step: it rises in a straight line once the warm-up is over."""
+        plan = self.plan
+        since = (self.epoch - 1 - plan.warmup) + self.step_1[0].double() / self.steps
+        share = (since / plan.guess_ramp).clamp(0, 1) if plan.guess_ramp else (since >= 0).double()
+        return plan.guess_weight * share
 
     @property
     def early(self) -> Tensor:

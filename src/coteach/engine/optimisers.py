@@ -68,7 +68,7 @@ class TorchAdam:
         if live:
             adam(
                 weights,
-                gradients,
+                [laid_out_as(p, gradient) for p, gradient in zip(weights, gradients, strict=True)],
                 means,
                 squares,
                 [],
@@ -81,6 +81,7 @@ class TorchAdam:
                 weight_decay=self.plan.weight_decay,
                 eps=EPSILON,
                 maximize=False,
+                decoupled_weight_decay=self.plan.decoupled_decay,
             )
 
     def state(self) -> dict[str, Tensor]:
@@ -110,6 +111,11 @@ class TorchAdam:
                 t.masked_fill_(t.abs() < NOTHING * torch.finfo(t.dtype).tiny, 0)
 
 
+def laid_out_as(p: Tensor, gradient: Tensor) -> Tensor:
+    """A gradient in its parameter's order: fused Adam goes through the memory of both, whatever their strides."""
+    return gradient if gradient.stride() == p.stride() else torch.empty_like(p).copy_(gradient)
+
+
 class TorchSGD:
     """torch's SGD; a tensor without a gradient is left alone, its momentum too."""
 
@@ -117,16 +123,26 @@ class TorchSGD:
         self.stack = stack
         self.rows = stack.by_network(stack.leaves)
         tensors = [p.requires_grad_() for row in self.rows for p in row]
+        self.shrinks = plan.weight_decay if plan.decoupled_decay else 0.0
         # not fused: that SGD cannot take rows of which some have stepped before and others have not
-        self.torch = torch.optim.SGD(tensors, plan.lr, plan.momentum, weight_decay=plan.weight_decay)
+        self.torch = torch.optim.SGD(
+            tensors,
+            plan.lr,
+            plan.momentum,
+            weight_decay=plan.weight_decay - self.shrinks,
+            nesterov=plan.nesterov and plan.momentum > 0,  # torch wants some; of none it makes no difference
+        )
 
     def step(self, gradients: Sequence[Tensor], live_NR: Tensor, clock: Clock) -> None:
         networks = zip(self.rows, self.stack.by_network(gradients), live_NR.flatten().tolist(), strict=True)
         for row, row_gradients, live in networks:
             for p, gradient in zip(row, row_gradients, strict=True):
                 p.grad = gradient if live else None
+        lr = clock.lr.item()
         for group in self.torch.param_groups:
-            group["lr"] = clock.lr.item()
+            group["lr"] = lr
+        if self.shrinks and (moving := [p.detach() for p in self._tensors() if p.grad is not None]):
+            torch._foreach_mul_(moving, 1 - lr * self.shrinks)
         self.torch.step()
 
     def state(self) -> dict[str, Tensor]:
@@ -204,7 +220,10 @@ class MaskedOptimiser:
         fill(self.state(), saved)
 
     def _pace(self, live_NR1: Tensor, clock: Clock) -> tuple[Tensor, ...]:
-        """Adam's rates of moving its two means and the weights, and its scale; 0 for those who sit out."""
+        """Adam's rates of moving its two means and the weights, its scale, and the learning rate as it is.
+
+        The rates are 0 for those who sit out.
+        """
         live_NR1 = live_NR1.double()
         self.steps_NR1 += live_NR1
         taken_NR1 = self.steps_NR1.clamp(min=1)  # the row of a network that never moved must stay finite
@@ -214,23 +233,69 @@ class MaskedOptimiser:
             live_NR1 * (1 - BETA2),
             live_NR1 * clock.lr / bias_NR1,
             (1 - BETA2**taken_NR1).sqrt(),
+            live_NR1 * clock.lr,
         )
         return tuple(rate.to(self.theta_NRP.dtype) for rate in rates)
 
     def _gradient(self, gradients: Sequence[Tensor], live_NR1: Tensor) -> Tensor:
         # where, not a product: what sits out may well be nan
         gradient_NRP = torch.where(live_NR1, gradients[0], 0)
-        return gradient_NRP + self.plan.weight_decay * self.theta_NRP if self.plan.weight_decay else gradient_NRP
+        if self.plan.weight_decay and not self.plan.decoupled_decay:
+            return gradient_NRP + self.plan.weight_decay * self.theta_NRP
+        return gradient_NRP
+
+    def _shrink(self, lr_NR1: Tensor) -> None:
+        if self.plan.weight_decay and self.plan.decoupled_decay:
+            self.theta_NRP *= 1 - self.plan.weight_decay * lr_NR1
 
     def _adam(self, gradients: Sequence[Tensor], live_NR1: Tensor, *rates_NR1: Tensor) -> None:
         assert self.square_NRP is not None
-        to_mean, to_square, lr, scale = rates_NR1
+        to_mean, to_square, lr, scale, shrinks = rates_NR1
         gradient_NRP = self._gradient(gradients, live_NR1)
+        self._shrink(shrinks)
         self.mean_NRP.lerp_(gradient_NRP, to_mean)
         self.square_NRP.lerp_(gradient_NRP.square(), to_square)
         self.theta_NRP -= lr * self.mean_NRP / (self.square_NRP.sqrt() / scale + EPSILON)
 
     def _sgd(self, gradients: Sequence[Tensor], live_NR1: Tensor, *rates_NR1: Tensor) -> None:
-        moved_NRP = self.plan.momentum * self.mean_NRP + self._gradient(gradients, live_NR1)
+        lr_NR1, gradient_NRP = rates_NR1[2], self._gradient(gradients, live_NR1)
+        moved_NRP = self.plan.momentum * self.mean_NRP + gradient_NRP
         self.mean_NRP.copy_(torch.where(live_NR1, moved_NRP, self.mean_NRP))
-        self.theta_NRP -= rates_NR1[2] * self.mean_NRP
+        self._shrink(lr_NR1)
+        if self.plan.nesterov:
+            moved_NRP = self.plan.momentum * moved_NRP + gradient_NRP
+            self.theta_NRP -= lr_NR1 * torch.where(live_NR1, moved_NRP, 0)
+        else:
+            self.theta_NRP -= lr_NR1 * self.mean_NRP
+
+
+class Lookahead:
+    """Every so many steps, and at the end of an epoch, weights return to a moving average of themselves.
+
+    So what is evaluated and saved are averages. The average is short at first and longer towards the end, when
+    there is less and less to forget (Zhang et al., 2019, with the growing memory of Jordan, 2024).
+    """
+
+    MEMORY = 0.95  # of a step at the end of the training
+
+    def __init__(self, stack: Stack, every: int):
+        self.theta_NRP, self.every = stack.theta_NRP, every
+        self.slow_NRP = stack.theta_NRP.detach().clone()
+
+    @torch.no_grad()
+    def step(self, clock: Clock) -> None:
+        """After one of the optimiser's. A network that has sat out since the last return is its own average."""
+        number = clock.step_1[0] + 1
+        due = (number % self.every == 0) | (number == clock.steps)
+        if not self.theta_NRP.is_cuda and not due:
+            return
+        memory = (self.MEMORY**self.every * clock.done**3).to(self.theta_NRP.dtype)
+        mean_NRP = torch.lerp(self.theta_NRP, self.slow_NRP, memory)
+        self.slow_NRP.copy_(torch.where(due, mean_NRP, self.slow_NRP))
+        self.theta_NRP.copy_(torch.where(due, mean_NRP, self.theta_NRP))
+
+    def state(self) -> dict[str, Tensor]:
+        return {"slow": self.slow_NRP}
+
+    def load(self, saved: Tensors) -> None:
+        fill(self.state(), saved)

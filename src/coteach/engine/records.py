@@ -25,6 +25,7 @@ class Choice:
     among_NRB: Tensor  # what the rule picked from
     weight_NRB: Tensor  # of each sample in the network's loss
     learnt_NRB: Tensor  # where that is not 0
+    target_NRB: Tensor  # the class that is learnt, most often the given label
 
 
 class Records:
@@ -50,7 +51,7 @@ class Records:
         step_1 += 1
 
 
-class Ledger:
+class Ledgers:
     """Sums over the epochs, one for each network, run and sample.
 
     Attributes
@@ -83,12 +84,9 @@ class Ledger:
 
     def note(self, step_1: Tensor, logits_NRBC: Tensor, y_RB: Tensor) -> None:
         """The opinions of one mini-batch."""
-        p_NRBC = logits_NRBC.softmax(-1)
-        y_NRB1 = y_RB.expand(p_NRBC.shape[:-1])[..., None]
-        given_NRB = p_NRBC.gather(-1, y_NRB1)[..., 0]
-        highest_NRB, other_NRB = p_NRBC.scatter(-1, y_NRB1, -1).max(-1)
+        given_NRB, margin_NRB, other_NRB = opinions(logits_NRBC.softmax(-1), y_RB)
         self.given_SNRB.index_copy_(0, step_1, given_NRB[None])
-        self.margin_SNRB.index_copy_(0, step_1, log_odds(given_NRB, highest_NRB)[None])
+        self.margin_SNRB.index_copy_(0, step_1, margin_NRB[None])
         self.other_SNRB.index_copy_(0, step_1, other_NRB[None].int())
 
     def close(self, batches: Batches, records: Records) -> None:
@@ -108,6 +106,20 @@ class Ledger:
         add(self.candidates_NRM, records.among_SNRB)
         self.prediction_NRM.scatter_(-1, index_NRM, by_sample(records.prediction_SNRB))
         self.other_NRM.scatter_(-1, index_NRM, by_sample(self.other_SNRB))
+
+    def add_held_out(self, held_V: Tensor, logits_NRVC: Tensor, y_RV: Tensor) -> None:
+        """Opinions of samples that are never learnt from, after an epoch; their losses and picks stay 0."""
+        given_NRV, margin_NRV, other_NRV = opinions(logits_NRVC.softmax(-1), y_RV)
+        finite_NRV = given_NRV.isfinite()
+        for total_NRM, of_NRV in (
+            (self.seen_NRM, finite_NRV),
+            (self.given_NRM, given_NRV),
+            (self.margin_NRM, margin_NRV),
+        ):
+            counted_NRV = torch.where(finite_NRV, of_NRV, 0).to(total_NRM.dtype)
+            total_NRM.index_add_(-1, held_V, counted_NRV)
+        self.prediction_NRM.index_copy_(-1, held_V, logits_NRVC.argmax(-1).int())
+        self.other_NRM.index_copy_(-1, held_V, other_NRV.int())
 
     def state(self) -> dict[str, Tensor]:
         """The sums so far; what a single epoch notes is gone when it is closed."""
@@ -150,6 +162,18 @@ class Ledger:
             of_RM = (now_NRM - before_NRM).sum(0)
             totals_RC.append(of_RM.new_zeros(len(y_RM), n_classes).scatter_add_(1, y_RM, of_RM).double().cpu())
         return (totals_RC[0] / totals_RC[1]).numpy()
+
+
+def opinions(p_NRBC: Tensor, y_RB: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """p(given label), its log odds against the likeliest other class, and that class (each NRB).
+
+    >>> [t.tolist() for t in opinions(torch.tensor([[0.5, 0.25, 0.25]]), torch.tensor([1]))]
+    [[0.25], [-0.6931471824645996], [0]]
+    """
+    y_NRB1 = y_RB.expand(p_NRBC.shape[:-1])[..., None]
+    given_NRB = p_NRBC.gather(-1, y_NRB1)[..., 0]
+    highest_NRB, other_NRB = p_NRBC.scatter(-1, y_NRB1, -1).max(-1)
+    return given_NRB, log_odds(given_NRB, highest_NRB), other_NRB
 
 
 def quality_of(margin: Tensor, seen: Tensor | int) -> np.ndarray:

@@ -20,6 +20,7 @@ from torch import nn
 from coteach.data.base import Rows, Samples
 from coteach.engine import Engine
 from coteach.engine.distributed import world_size
+from coteach.engine.isolation import one_at_a_time
 from coteach.engine.pooling import pooled_convolution, pools_every_convolution
 from coteach.engine.precision import Precision
 from coteach.engine.stack import batches_well
@@ -64,6 +65,11 @@ class Setup:
     @contextmanager
     def active(self) -> Iterator[None]:
         """torch's global settings inside the block, and its current GPU; then as they were before."""
+        with one_at_a_time(), self._switched():
+            yield
+
+    @contextmanager
+    def _switched(self) -> Iterator[None]:
         if self.deterministic:  # cuBLAS asks for this before its first product
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
@@ -199,6 +205,8 @@ def goes_batched(network: nn.Module, several: bool, plan: Plan, on_gpu: bool) ->
 def choose_precision(asked: str, network: nn.Module, on_gpu: bool) -> Precision:
     if asked != "auto":
         return Precision(asked)
+    if on_gpu and getattr(network, "half_precision", False):
+        return Precision.BF16
     return Precision.TF32 if on_gpu and has_convolutions(network) else Precision.FLOAT32
 
 

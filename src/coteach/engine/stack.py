@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from coteach import draws
+from coteach.engine.isolation import generators_restored
 from coteach.engine.pooling import pool_convolutions
 from coteach.engine.precision import Precision, pad_convolutions, unpad_convolutions
 from coteach.engine.steps import Compiler, side_by_side, uncompiled
@@ -94,7 +95,8 @@ class Stack:
         self.lengths = [-(-shape.numel() // alignment) * alignment for shape in self.shapes.values()]
         shared = getattr(first, "shared_buffers", ())
         self.shared = {name: b for name, b in first.named_buffers() if name in shared}
-        self.channels_last = on_gpu and precision is Precision.BF16 and not self.batched
+        in_half = on_gpu and precision is Precision.BF16
+        self.channels_last = not self.batched and (in_half or getattr(first, "channels_last", False))
         self.theta_NRP = torch.stack([self._flat(trained_parameters(m)) for m in modules]).unflatten(0, self.shape)
         self.buffers = {
             name: torch.stack([_fixed(m)[name] for m in modules]).unflatten(0, self.shape).clone()
@@ -118,7 +120,7 @@ class Stack:
             self.leaves = [self.theta_NRP.requires_grad_()]
         else:
             self.modules = modules
-            if self.channels_last:
+            if in_half:
                 for module in modules:
                     pad_convolutions(module)
             self._look_through(modules)
@@ -176,10 +178,23 @@ class Stack:
             now = torch.cat([b.flatten() for b in self.statistics])
             finite = finite_NR.flatten().index_select(0, self.owner)
             self.kept_statistics.copy_(torch.where(finite, now, self.kept_statistics))
-            pieces = self.kept_statistics.split([b.numel() for b in self.statistics])
-            torch._foreach_copy_(
-                self.statistics, [p.view_as(b) for p, b in zip(pieces, self.statistics, strict=True)]
-            )
+            self._restore_statistics()
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """A forward pass without a gradient, of which batch norm remembers nothing, not even that it was."""
+        counts = [b for b in self.buffers.values() if not b.is_floating_point()]
+        before = [b.clone() for b in counts]
+        with torch.no_grad():
+            yield
+        if self.statistics:
+            self._restore_statistics()
+        if counts:
+            torch._foreach_copy_(counts, before)
+
+    def _restore_statistics(self) -> None:
+        pieces = self.kept_statistics.split([b.numel() for b in self.statistics])
+        torch._foreach_copy_(self.statistics, [p.view_as(b) for p, b in zip(pieces, self.statistics, strict=True)])
 
     def end_epoch(self) -> None:
         """Called after every epoch; here there is nothing to do."""
@@ -202,6 +217,16 @@ class Stack:
 
     def load(self, saved: Tensors) -> None:
         fill(self.state(), saved)
+
+    def learnt(self) -> dict[str, Tensor]:
+        """Weights and statistics, each with axes NR first; the very tensors that are in use."""
+        return {"theta": self.theta_NRP.detach()} | self.buffers
+
+    def put(self, learnt: Tensors) -> None:
+        """Make these, of the same networks, the weights and statistics."""
+        fill(self.learnt(), learnt)
+        if self.statistics:
+            self.kept_statistics.copy_(torch.cat([b.flatten() for b in self.statistics]))
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -278,7 +303,7 @@ def batches_well(module: nn.Module) -> bool:
 
 
 def _initialised(build: Callable[[], nn.Module], seed: int, n: int, generation: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
+    with generators_restored():
         torch.manual_seed(draws.key(seed, f"network {n}", generation) & (2**63 - 1))
         return build().train()
 

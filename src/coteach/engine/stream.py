@@ -226,9 +226,16 @@ class Streamed(Batches):
         dtype: torch.dtype,
         augment: Augment | None = None,
         processes: Processes = ONE_PROCESS,
+        strong: Augment | None = None,
+        mixup: float = 0.0,
+        views: int = 1,
+        learnt_M: Tensor | None = None,
     ):
         # all that is asked of the samples there is their number
-        super().__init__(cast("Tensor", x_M), y_RM, seeds, batch_size, steps, dtype, augment, processes)
+        x = cast("Tensor", x_M)
+        super().__init__(
+            x, y_RM, seeds, batch_size, steps, dtype, augment, processes, strong, mixup, views, learnt_M
+        )
         self.stream = x_M
         shape = (*self.order_SRB[0, :, self.mine].shape, *x_M.shape[1:])
         self.x_RB = torch.empty(shape, dtype=x_M.dtype, device=x_M.device)  # where a captured step looks for it

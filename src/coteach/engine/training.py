@@ -3,7 +3,7 @@
 N networks, R runs, M samples, B samples of a mini-batch, C classes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from coteach.augment import Augment
 from coteach.engine import Engine
-from coteach.engine.batches import Batches, View
+from coteach.engine.batches import Batches, View, refuse_other_samples, views_of
 from coteach.engine.clock import Clock
 from coteach.engine.distributed import ONE_PROCESS, Processes, SharedStack
-from coteach.engine.optimisers import Optimiser, new_optimiser
-from coteach.engine.records import Choice, Ledger, Records
+from coteach.engine.held_out import BestWeights, HeldOut
+from coteach.engine.memory import Memory
+from coteach.engine.optimisers import Lookahead, Optimiser, new_optimiser
+from coteach.engine.records import Choice, Ledgers, Records
 from coteach.engine.stack import Stack, Tensors
 from coteach.engine.stream import Stream, batches_of
 from coteach.methods import Phase
@@ -59,14 +61,37 @@ class Training:
     problem: Problem
     clock: Clock
     records: Records
-    ledger: Ledger | None = None
+    ledger: Ledgers | None = None
     matrix_RCC: Tensor | None = None  # Q, where the loss is corrected by it
+    lookahead: Lookahead | None = None
+    held_out: HeldOut | None = None
+    best: BestWeights | None = None  # by the labels that are held out
+    memory: Memory | None = None
+    clean_NRM: Tensor | None = None  # how likely labels are right, where a mixture of losses tells
+
+    def believed(self) -> Tensor | None:
+        """clean_NRB of the present mini-batch."""
+        if self.clean_NRM is None:
+            return None
+        index_RB = self.batches.index(self.clock.step_1)
+        return self.clean_NRM.gather(-1, index_RB.expand(len(self.clean_NRM), -1, -1))
+
+    def step(self, gradients: Sequence[Tensor], live_NR: Tensor) -> None:
+        """Move the networks that are live."""
+        self.optimiser.step(gradients, live_NR, self.clock)
+        if self.lookahead:
+            self.lookahead.step(self.clock)
 
     def record(self, logits_NRBC: Tensor, y_RB: Tensor, chosen: Choice, finite_NR: Tensor) -> None:
         """Keep what a step saw and did; the clock then points to the next step."""
         if self.ledger:
             self.ledger.note(self.clock.step_1, logits_NRBC, y_RB)
         self.records.write(self.clock.step_1, chosen, finite_NR)
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.clock.set_epoch(epoch)
+        if self.best:
+            self.best.go_on()
 
     def end_epoch(self) -> None:
         self.stack.end_epoch()
@@ -99,12 +124,34 @@ def start(
     generation: int = 0,
     ledger: bool = False,
     processes: Processes = ONE_PROCESS,
+    held_out: HeldOut | None = None,
+    views: int = 1,
+    mixture: bool = False,
 ) -> Training:
-    """A training before its first epoch; another `generation` has other initial weights."""
+    """A training before its first epoch; another `generation` has other initial weights.
+
+    Each sample of a mini-batch is shown in so many `views`; a `mixture` of losses tells which labels are right.
+    """
     device, dtype = problem.y_RM.device, engine.dtype
-    steps = plan.steps(len(problem.x_M))
+    if processes.size > 1:
+        refuse_several_processes(plan, mixture)
+    refuse_other_samples(problem.x_M, plan)
+    learnt_M = None if held_out is None else held_out.learnt_M
+    steps = plan.steps(len(problem.x_M if learnt_M is None else learnt_M))
+    weak, strong = views_of(problem.augment, plan)
     batches = batches_of(
-        problem.x_M, problem.y_RM, problem.seeds, plan.batch_size, steps, dtype, problem.augment, processes
+        problem.x_M,
+        problem.y_RM,
+        problem.seeds,
+        plan.batch_size,
+        steps,
+        dtype,
+        weak,
+        processes,
+        strong,
+        plan.mixup,
+        views,
+        learnt_M,
     )
     options: dict[str, Any] = {
         "device": device,
@@ -120,9 +167,11 @@ def start(
     else:
         stack = Stack(build, problem.seeds, networks, **options)
     records = Records((batches.per_epoch, *stack.shape, batches.size), dtype, device)
-    kept = Ledger(batches, networks, dtype) if ledger else None
+    shape_NRM = (*stack.shape, len(problem.x_M))
+    kept = Ledgers(batches, networks, dtype) if ledger else None
     if engine.compiled:
         batches.take, records.write = engine.compiler(batches.take), engine.compiler(records.write)
+        batches.strengthened = engine.compiler(batches.strengthened)
         if kept:
             kept.note = engine.compiler(kept.note)
     return Training(
@@ -132,10 +181,26 @@ def start(
         view,
         plan,
         problem,
-        Clock(plan, problem.noise_rates, device),
+        Clock(plan, problem.noise_rates, device, steps),
         records,
         kept,
+        lookahead=Lookahead(stack, plan.lookahead) if plan.lookahead else None,
+        held_out=held_out,
+        best=BestWeights(stack) if held_out else None,
+        memory=Memory((*shape_NRM, problem.n_classes), plan.remembering, dtype, device)
+        if plan.memory_weight
+        else None,
+        clean_NRM=torch.ones(shape_NRM, dtype=dtype, device=device) if mixture else None,
     )
+
+
+def refuse_several_processes(plan: Plan, mixture: bool) -> None:
+    """Raise a ValueError for what needs a whole mini-batch, or all samples, in one place."""
+    if plan.mixup:
+        raise ValueError("mixup mixes samples of a whole mini-batch: train in one process, or leave mixup out.")
+    more = [name for name in ("guess_weight", "memory_weight", "class_balance") if getattr(plan, name)]
+    if mixture or more:
+        raise ValueError(f"{more[0] if more else 'mixture'} is for one process: leave it out, or train in one.")
 
 
 # ---- stopping and going on ------------------------------------------------------------------------------------
@@ -180,5 +245,6 @@ def restore(training: Training, tensors: Tensors) -> None:
 
 def learning_parts(training: Training) -> dict[str, Any]:
     """What learns, or keeps what was learnt: each has `state()` and `load(tensors)`."""
-    found = {"stack": training.stack, "optimiser": training.optimiser, "ledger": training.ledger}
+    names = ("stack", "optimiser", "ledger", "lookahead", "memory", "best")
+    found = {name: getattr(training, name) for name in names}
     return {name: part for name, part in found.items() if part is not None}

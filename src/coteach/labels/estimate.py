@@ -11,7 +11,7 @@ import numpy as np
 
 from coteach.checks import check_labels, check_same_length
 
-__all__ = ["NoiseEstimate", "estimate_noise"]
+__all__ = ["NoiseEstimate", "estimate_noise", "estimate_of_hard_samples"]
 
 SHARPNESS = 2.0 ** np.arange(-2, 8.5, 0.5)  # from nearly even odds to certainty; the likelihood takes one
 ROUND_OFF = 1e-9  # a likelihood that is better by less is no better
@@ -21,6 +21,10 @@ ALMOST_AS_LIKELY = Z_95**2 / 2  # of a logarithm: what one number may be with a 
 SETTLED = 1e-4  # change of a flip probability that ends the search
 LEAST_COUNTED = 100  # of each group on average: a standard error of 0.05 in a row of the matrix
 SURELY = 3.0  # standard errors
+MANY_CLASSES = 500  # from here on each sample is weighed among its likeliest classes only: all would be a cube
+LIKELIEST = 32
+SAMPLES_AT_ONCE = 4096
+MOST_BESIDE_CLEAN = 2000  # classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,21 +103,28 @@ def estimate_noise(probabilities: Any, labels: Any) -> NoiseEstimate:
     n, n_classes = p_MC.shape
     labels_M = check_labels(labels, n_classes)
     check_same_length(p_MC, labels_M)
-    score_MC = nearness_to_groups(p_MC)
-    group_M, sure_M = score_MC.argmax(1), surest(score_MC, labels_M)
+    if n_classes <= MANY_CLASSES:
+        class_MK, score_MK = np.broadcast_to(np.arange(n_classes), p_MC.shape), nearness_to_groups(p_MC)
+    else:
+        class_MK = likeliest(p_MC)
+        score_MK = nearness_of_likeliest(np.take_along_axis(p_MC, class_MK, 1), class_MK, n_classes)
+    group_M = class_MK[np.arange(n), score_MK.argmax(1)]
+    sure_M = surest(score_MK, group_M, labels_M)
     counts_CC = count_given(group_M[sure_M], labels_M[sure_M], n_classes)
-    true_MC = np.eye(n_classes)[group_M]
+    true_MK = (class_MK == group_M[:, None]).astype(np.float64)
     if not sure_M.all():
-        true_MC[~sure_M] = weigh(score_MC[~sure_M], counts_CC, labels_M[~sure_M])
-    wrong_M = 1 - true_MC[np.arange(n), labels_M]
+        true_MK[~sure_M] = weigh(score_MK[~sure_M], class_MK[~sure_M], counts_CC, labels_M[~sure_M])
+    wrong_M = 1 - np.where(class_MK == labels_M[:, None], true_MK, 0).sum(1)
     rate = float(np.clip(wrong_M.mean(), 0, 1))
     where_sure = float(1 - per_row(counts_CC).diagonal()[group_M].mean())
-    given_MC = np.eye(n_classes)[labels_M]
+    given_C, wrong_C = (np.bincount(labels_M, w, n_classes) for w in (None, wrong_M))
+    true_CC = np.zeros((n_classes, n_classes))
+    np.add.at(true_CC, (class_MK, labels_M[:, None]), true_MK)
     return NoiseEstimate(
         rate,
         interval_of(rate, [where_sure, float((group_M != labels_M).mean())], int(sure_M.sum())),
-        np.clip(wrong_M @ given_MC / np.maximum(given_MC.sum(0), 1), 0, 1),
-        per_row(true_MC.T @ given_MC),
+        np.clip(wrong_C / np.maximum(given_C, 1), 0, 1),
+        per_row(true_CC),
         n,
     )
 
@@ -138,15 +149,49 @@ def nearness_to_groups(p_MC: np.ndarray, most_rounds: int = 100) -> np.ndarray:
     return score_MC
 
 
-def surest(score_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
+def likeliest(p_MC: np.ndarray) -> np.ndarray:
+    """The classes (MK) that a sample can be of, in the eyes of the network: the others share next to nothing."""
+    chunks = np.array_split(p_MC, -(-len(p_MC) // SAMPLES_AT_ONCE))
+    return np.concatenate([np.argpartition(p_BC, -LIKELIEST, axis=1)[:, -LIKELIEST:] for p_BC in chunks])
+
+
+def nearness_of_likeliest(
+    p_MK: np.ndarray, class_MK: np.ndarray, n_classes: int, most_rounds: int = 100
+) -> np.ndarray:
+    """As `nearness_to_groups`, to the groups of each sample's likeliest classes and by their probabilities (MK).
+
+    The logarithms are those of mean probabilities over the smallest one, so that all others are 0.
+    """
+    n, k = p_MK.shape
+    log_CC = np.zeros((n_classes, n_classes), dtype=np.float32)
+    np.fill_diagonal(log_CC, -np.log(SMALLEST))
+    score_MK, group_M = p_MK, np.full(n, -1)
+    for _ in range(most_rounds):
+        nearest_M = class_MK[np.arange(n), score_MK.argmax(1)]
+        if (nearest_M == group_M).all():
+            break
+        group_M = nearest_M
+        size_C = np.bincount(group_M, minlength=n_classes)
+        log_CC[size_C > 0] = 0  # a group that has lost all its samples stays where it was
+        np.add.at(log_CC, (group_M[:, None], class_MK), p_MK / size_C[group_M][:, None])
+        where = group_M[:, None], class_MK
+        log_CC[where] = np.log(np.maximum(log_CC[where], SMALLEST) / SMALLEST)
+        score_MK = np.empty((n, k))
+        for begin in range(0, n, SAMPLES_AT_ONCE):
+            some = slice(begin, begin + SAMPLES_AT_ONCE)
+            log_BKK = log_CC[class_MK[some, :, None], class_MK[some, None, :]]
+            score_MK[some] = np.einsum("bkj,bj->bk", log_BKK, p_MK[some])
+    return score_MK
+
+
+def surest(score_MC: np.ndarray, group_M: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
     """Marks those of each group that are farthest from the second nearest group (M): half of it, or less.
 
     They are found without the sample's own label, so among them the share of wrong labels is that of the whole
     class. If it is larger among the less sure of them, by more than chance, some there are of other classes, as
     with a network that knows little: then only the surer half is taken, and so on while enough are left to count.
     """
-    group_M = score_MC.argmax(1)
-    place_M = places(score_MC)
+    place_M = places(score_MC, group_M)
     differs_M, share = group_M != labels_M, 0.5
     while (inner_M := place_M <= share / 2).sum() >= LEAST_COUNTED * len(np.unique(group_M)):
         outer_M = (place_M <= share) & ~inner_M
@@ -156,9 +201,8 @@ def surest(score_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
     return place_M <= share
 
 
-def places(score_MC: np.ndarray) -> np.ndarray:
+def places(score_MC: np.ndarray, group_M: np.ndarray) -> np.ndarray:
     """Where each sample stands in its group, from 0 (surest) to 1 (M); the equally sure stand together."""
-    group_M = score_MC.argmax(1)
     second_M, first_M = np.partition(score_MC, -2, axis=1)[:, -2:].T
     doubt_M = second_M - first_M
     place_M = np.empty(len(score_MC))
@@ -183,10 +227,10 @@ def count_given(group_M: np.ndarray, labels_M: np.ndarray, n_classes: int) -> np
     return counts_CC
 
 
-def weigh(score_MC: np.ndarray, counts_CC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
+def weigh(score_MC: np.ndarray, class_MC: np.ndarray, counts_CC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
     """Probability of each true class once the given label is known (MC)."""
     matrix_CC = per_row(counts_CC + 1 / len(counts_CC))  # one more label a row, spread evenly: a few prove no zero
-    flip_MC = matrix_CC[:, labels_M].T
+    flip_MC = matrix_CC[class_MC, labels_M[:, None]]
     most_likely, true_MC = -np.inf, score_MC
     for sharpness in SHARPNESS:
         joint_MC = softmax(sharpness * score_MC) * flip_MC
@@ -227,6 +271,55 @@ def _check_probabilities(probabilities: Any) -> np.ndarray:
     return p_MC
 
 
+# ---- where labels are wrong because the samples are hard ------------------------------------------------------
+
+
+def estimate_of_hard_samples(probabilities: Any, labels: Any) -> NoiseEstimate:
+    """How many labels are wrong, if people gave them: they err where samples are hard, not on every one alike.
+
+    `estimate_noise` counts where networks are sure, and finds too few: those are the easy ones. Here a sample
+    counts for the likeliest of those classes that it belongs to as much as the samples given as them do on
+    average (the confident joint of Northcutt et al., 2021). The interval reaches from what `estimate_noise` finds
+    to every disagreement between networks and labels.
+
+    Parameters
+    ----------
+    probabilities : float array of shape (M, C)
+        Of networks trained without the sample, as for `estimate_noise`.
+    labels : int array of shape (M,)
+        As given, some of them wrong.
+
+    Returns
+    -------
+    estimate : NoiseEstimate
+
+    Examples
+    --------
+    >>> truth, hard = np.arange(1000) % 2, np.arange(1000) < 200
+    >>> labels = np.where(hard & (np.arange(1000) % 3 > 0), 1 - truth, truth)  # two thirds of the hard are wrong
+    >>> sure = np.where(hard, 0.88, 0.99)
+    >>> probabilities = np.where(np.eye(2)[truth] == 1, sure[:, None], 1 - sure[:, None])
+    >>> [round(f(probabilities, labels).rate, 2) for f in (estimate_noise, estimate_of_hard_samples)]
+    [0.0, 0.13]
+    """
+    by_class = estimate_noise(probabilities, labels)
+    p_MC = _check_probabilities(probabilities)
+    n, n_classes = p_MC.shape
+    labels_M = check_labels(labels, n_classes)
+    given_C = np.bincount(labels_M, minlength=n_classes)
+    usual_C = np.array([p_MC[labels_M == c, c].mean() if given_C[c] else np.inf for c in range(n_classes)])
+    enough_MC = p_MC >= usual_C
+    counted_M = enough_MC.any(1)
+    class_M = np.where(enough_MC, p_MC, -1).argmax(1)
+    joint_CC = count_given(class_M[counted_M], labels_M[counted_M], n_classes)  # true class, given label
+    joint_CC = joint_CC / np.maximum(joint_CC.sum(0), 1) * given_C  # as many of each label as were given
+    wrong_C = 1 - np.divide(joint_CC.diagonal(), given_C, out=np.ones(n_classes), where=given_C > 0)
+    rate = float(np.clip(1 - joint_CC.diagonal().sum() / n, 0, 1))
+    disagreement = float((p_MC.argmax(1) != labels_M).mean())
+    interval = min(rate, by_class.rate), max(rate, by_class.rate, disagreement)
+    return NoiseEstimate(rate, interval, np.clip(wrong_C, 0, 1), per_row(joint_CC), n)
+
+
 # ---- beside clean labels of other samples ---------------------------------------------------------------------
 
 
@@ -251,6 +344,11 @@ def compare_with_clean(
         True classes.
     """
     n, n_classes = p_MC.shape
+    if n_classes > MOST_BESIDE_CLEAN:
+        raise ValueError(
+            f"there are {n_classes:,} classes, too many to compare with clean labels: give noise_rate, or leave "
+            "validation_is_clean out."
+        )
     true_V, p_VC = np.tile(clean_V, len(p_FVC)), np.concatenate(p_FVC)
 
     def likelihoods(score_VC: np.ndarray) -> np.ndarray:

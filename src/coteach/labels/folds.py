@@ -3,6 +3,7 @@
 M samples, V of validation, C classes.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,9 @@ from coteach.plan import Plan
 from coteach.rules import all_of
 from coteach.train import fit
 
+FOLDS = 5  # to estimate a noise rate by
+# A cycle of the learning rate that is this much shorter knows the classes well enough, if it has enough steps.
+SHARE_OF_CYCLE, STEPS_OF_CYCLE = 0.2, 300
 RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)  # to try on noisy validation labels
 
 
@@ -115,6 +119,19 @@ def of_folds(
         p_MC[held_out.cpu().numpy()] = best.p_BC.double().cpu().numpy()
         others.append(best.p_VC.double().cpu().numpy())
     return p_MC / p_MC.sum(1, keepdims=True), np.stack(others)
+
+
+def epochs_to_estimate(plan: Plan, samples: int) -> int:
+    """How long each fold is trained for an estimate of the noise rate from so many samples.
+
+    >>> plan = Plan(epochs=40, batch_size=128, one_cycle=0.2)
+    >>> epochs_to_estimate(plan, 50_000), epochs_to_estimate(plan, 5_000), epochs_to_estimate(Plan(epochs=20), 900)
+    (8, 10, 20)
+    """
+    if not plan.one_cycle:  # whose rates fall late; the best epoch is taken
+        return plan.epochs
+    steps = plan.steps(samples - samples // FOLDS)
+    return min(plan.epochs, max(math.ceil(SHARE_OF_CYCLE * plan.epochs), math.ceil(STEPS_OF_CYCLE / steps)))
 
 
 def deal_folds(labels_M: np.ndarray, folds: int, seed: int) -> np.ndarray:

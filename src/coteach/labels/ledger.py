@@ -4,13 +4,41 @@ M samples, K suspects, C classes.
 """
 
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
+
+from coteach.checks import is_whole
+
+
+def checked_share(share: Any) -> float:
+    """A share of the samples, or a sentence on what it should be."""
+    if not (isinstance(share, Real) and 0 <= float(share) <= 1):
+        hint = f"; the {share} worst are suspects(1).index[:{share}]" if is_whole(share) and share > 1 else ""
+        raise ValueError(f"share is {share!r}: give a share of the samples from 0 to 1{hint}.")
+    return float(share)
 
 
 def lowest_quality(quality_M: np.ndarray, share: float) -> np.ndarray:
     """Indices of the `share` of samples of lowest quality, the worst first; ties go to the earlier sample."""
     return np.argsort(quality_M, kind="stable")[: round(share * len(quality_M))]
+
+
+def average_precision(quality_M: np.ndarray, wrong_M: np.ndarray) -> float | None:
+    """How well the labels of lowest quality are the wrong ones: precision averaged over the recall, 1 at best.
+
+    Labels of the same quality are found together. None where no label is wrong.
+
+    >>> average_precision(np.array([0.1, 0.2, 0.9]), np.array([True, False, True]))
+    0.8333333333333333
+    """
+    if not wrong_M.any():
+        return None
+    order_M = np.argsort(quality_M, kind="stable")
+    last_K = np.flatnonzero(np.diff(quality_M[order_M], append=np.inf))  # of those of the same quality
+    found_K = wrong_M[order_M].cumsum()[last_K]
+    return float((np.diff(found_K, prepend=0) * found_K / (last_K + 1)).sum() / found_K[-1])
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""Wrong labels on purpose: transition matrices, label flips and open-set images, drawn from a noise seed.
+"""Wrong labels: matrices, flips and open-set images, drawn from a noise seed; and labels as somebody gave them.
 
 Light: nothing here imports torch.
 """
 
 from coteach.noise.flips import corrupt
+from coteach.noise.given import of_labels
 from coteach.noise.matrices import check_matrix, pair, superclass_asymmetric, symmetric
 from coteach.noise.openset import replace_images
 from coteach.noise.record import FORMAT, KINDS, TENSORS, Noise
@@ -15,6 +16,7 @@ __all__ = [
     "Noise",
     "check_matrix",
     "corrupt",
+    "of_labels",
     "pair",
     "replace_images",
     "superclass_asymmetric",

@@ -12,6 +12,7 @@ from safetensors.numpy import save
 from coteach.checks import check_labels
 from coteach.files import write_atomically
 from coteach.noise.matrices import check_matrix
+from coteach.tensor_files import refuse_damaged, with_checksum
 
 KINDS = ("none", "clean", "symmetric", "pair", "asymmetric", "instance", "matrix")
 """The kinds of noise that `corrupt` draws.
@@ -19,6 +20,7 @@ KINDS = ("none", "clean", "symmetric", "pair", "asymmetric", "instance", "matrix
 >>> "pair" in KINDS
 True
 """
+GIVEN_KINDS = ("given", "human")  # of labels that came with the data
 FORMAT = "coteach.noise/1"
 TENSORS = {"labels": ("I64", 1), "clean": ("BOOL", 1), "matrix": ("F64", 2)}  # type and number of dimensions
 
@@ -33,9 +35,9 @@ class Noise:
     clean : bool array of shape (M,)
         True where the label kept its true value.
     matrix : float64 array of shape (C, C)
-        The Q drawn from (instance noise: the shares that came out).
+        The Q drawn from (instance noise and given labels: the shares that came out).
     nominal_rate : float
-        The share of flips asked for (kind "matrix": the share Q makes on average).
+        The share of flips asked for (kind "matrix": the share Q makes on average; given labels: that which is so).
     seed : int
     kind : str
 
@@ -84,7 +86,7 @@ class Noise:
         facts |= {"format": FORMAT, "sha256": self.sha256, "checksum": self._checksum()}
         tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in TENSORS}
         try:
-            write_atomically(path, save(tensors, facts))
+            write_atomically(path, with_checksum(save(tensors, facts)))
         except OSError as error:
             raise ValueError(f"{path} cannot be written ({error.strerror}): choose another place.") from error
 
@@ -106,6 +108,7 @@ class Noise:
                 raise ValueError("its labels do not match their hash")
             if noise._checksum() != facts["checksum"]:
                 raise ValueError("its contents do not match their checksum")
+            refuse_damaged(Path(path))
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
             reason = "".join(
@@ -137,6 +140,9 @@ def _read_noise(path: str | os.PathLike) -> tuple[Noise, dict[str, str]]:
     if len(labels) != len(clean):
         raise ValueError(f"it has {len(labels)} labels but a mask of {len(clean)}")
     check_labels(labels, len(check_matrix(matrix)))
-    if facts["kind"] not in (*KINDS, "openset") or not 0 <= (rate := float(facts["nominal_rate"])) <= 1:
+    if (
+        facts["kind"] not in (*KINDS, *GIVEN_KINDS, "openset")
+        or not 0 <= (rate := float(facts["nominal_rate"])) <= 1
+    ):
         raise ValueError(f"its noise is {facts['kind']!r} at rate {facts['nominal_rate']}")
     return Noise(labels, clean, matrix, rate, int(facts["seed"]), facts["kind"]), facts

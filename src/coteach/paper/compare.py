@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from coteach.paper.measured import in_folder, write_json
@@ -13,9 +14,10 @@ from coteach.paper.presets import as_list, cells, preset_names
 
 # What a cell may have beyond its method, data and noise: a number is of the plain cell unless it says otherwise.
 UNUSUAL = (
-    "loss", "warmup_loss", "tau", "keep_type", "warmup", "estimate_epochs", "joint_weight", "steps_per_epoch",
-    "decay_start",
+    "loss", "warmup_loss", "tau", "keep_type", "warmup", "held_out", "estimate_epochs", "joint_weight",
+    "steps_per_epoch", "decay_start", "width",
 )  # fmt: skip
+SINCE_THEN = ("last", "average_precision")  # null in files that were written before these were known
 COMPARISON_HEADER = ("experiment", "method", "noise", "ours", "n", "known", "difference", "within", "source")
 
 
@@ -35,6 +37,8 @@ class Target:
     bar: float | None = None  # how near the fidelity `bar_fidelity` has to come
     bar_fidelity: str | None = None
     not_measured: str | None = None  # why no cell corresponds
+    beside: str = "mean"  # which of our numbers stands beside it
+    other_learner: bool = False  # another network or recipe, so that being near says nothing
 
     def fits(self, cell: dict[str, Any]) -> bool:
         """Whether a cell, as in summary.json, is what this number was measured of, as far as that is known.
@@ -52,7 +56,7 @@ def targets() -> tuple[Target, ...]:
     return tuple(t for row in table["row"] for t in targets_of(row, table["source"][row["source"]]))
 
 
-def targets_of(row: dict[str, Any], source: dict[str, str]) -> Iterator[Target]:
+def targets_of(row: dict[str, Any], source: dict[str, Any]) -> Iterator[Target]:
     """A number for each method and noise of a row."""
     place = {k: row[k] for k in ("experiment", "dataset", "fidelity", "network", *UNUSUAL) if k in row}
     for noise in as_list(row.get("noise", "")):
@@ -72,6 +76,8 @@ def targets_of(row: dict[str, Any], source: dict[str, str]) -> Iterator[Target]:
                 row.get("bar", {}).get(method),
                 row.get("bar_fidelity"),
                 row.get("not_measured"),
+                source.get("beside", "mean"),
+                source.get("other_learner", False),
             )
 
 
@@ -85,18 +91,38 @@ class Comparison:
     target: Target | None
 
     @property
+    def beside(self) -> str:
+        """Which of our numbers is told; where nothing is known, the one that is told of its neighbours."""
+        if self.target is not None:
+            return self.target.beside
+        return "last" if self.cell["noise"] == "human" else "mean"
+
+    @property
+    def ours(self) -> float | None:
+        """That number; None in older files that do not have it."""
+        return self.cell[self.beside]
+
+    @property
+    def spread(self) -> float | None:
+        """Over seeds, of that number."""
+        if self.beside == "mean":
+            return self.cell["std"]
+        known = [value for value in self.cell[f"{self.beside}_per_seed"] if value is not None]
+        return stdev(known) if len(known) > 1 else None
+
+    @property
     def difference(self) -> float | None:
-        return None if self.target is None else self.cell["mean"] - self.target.mean
+        return None if self.target is None or self.ours is None else self.ours - self.target.mean
 
     @property
     def allowed(self) -> float | None:
         """The bar if there is one for this reading, else the larger spread over seeds, if any is known."""
         t = self.target
-        if t is None:
+        if t is None or t.other_learner:
             return None
         if t.bar is not None and t.bar_fidelity == self.cell["fidelity"]:
             return t.bar
-        return max((std for std in (self.cell["std"], t.std) if std is not None), default=None)
+        return max((std for std in (self.spread, t.std) if std is not None), default=None)
 
     @property
     def within(self) -> bool | None:
@@ -107,16 +133,20 @@ class Comparison:
     def texts(self) -> tuple[str, ...]:
         """As under `COMPARISON_HEADER`."""
         c, t = self.cell, self.target
-        ours = f"{c['mean']:.2f}" + ("" if c["std"] is None else f" ± {c['std']:.2f}")
+        ours = "–" if self.ours is None else f"{self.ours:.2f}" + spread_words(self.spread)
         known, source, verdict = "–", "", ""
         if t is not None:
-            known = f"{t.mean:.2f}" + ("" if t.std is None else f" ± {t.std:.2f}")
+            known = f"{t.mean:.2f}" + spread_words(t.std)
             source = t.source + (", borrowed by the paper" if t.borrowed else "")
         if self.within is not None:
             verdict = f"{'yes' if self.within else 'no'} (± {self.allowed:.2f})"
         difference = "" if self.difference is None else f"{self.difference:+.2f}"
         n = str(len(c["seeds"]))
         return c["experiment"], self.label, self.column, ours, n, known, difference, verdict, source
+
+
+def spread_words(std: float | None) -> str:
+    return "" if std is None else f" ± {std:.2f}"
 
 
 def measured_cells(folder: Path) -> list[dict[str, Any]]:
@@ -134,7 +164,9 @@ def hashes() -> dict[str, str]:
 def summary(folder: Path) -> list[dict[str, Any]]:
     """An object for each measured cell, with the options of its data: two cells may differ in nothing else."""
     return [
-        record["summary"] | {"data": record.get("config", {}).get("data", {}), "file": record["file"]}
+        record["summary"]
+        | {key: record["summary"].get(key) for key in SINCE_THEN}
+        | {"data": record.get("config", {}).get("data", {}), "file": record["file"]}
         for record in measured_cells(folder)
     ]
 
@@ -173,4 +205,5 @@ def markdown(lines: list[Comparison]) -> str:
 def sources(lines: list[Comparison]) -> list[str]:
     """Who measured the known numbers, and how."""
     used = {line.target.source: line.target for line in lines if line.target is not None}
-    return [f"{name}: {t.text}; {t.protocol}; {t.sure}." for name, t in used.items()]
+    told = {"mean": "", "last": " Ours beside it: the ensemble after the last epoch."}
+    return [f"{name}: {t.text}; {t.protocol}; {t.sure}.{told[t.beside]}" for name, t in used.items()]

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from coteach.files import regular_file, write_atomically
+from coteach.files import regular_file, unfinished_stem, write_atomically
 from coteach.paper.presets import Cell, asked_for
 from coteach.paper.running import RUNNING, exclusive
 from coteach.runs.folder import plain, read_config, read_rows
@@ -85,7 +85,7 @@ def add_runs(cell: Cell, out: Path, new: dict[str, Any]) -> dict[str, Any]:
     """Merge more runs into a cell's file; one process at a time, since two may have run different seeds of it."""
     path = path_of(cell, out)
     with exclusive(out / RUNNING):
-        for unfinished in path.parent.glob(f".{path.name}.*.tmp"):  # of a process that was killed
+        for unfinished in path.parent.glob(f"{unfinished_stem(path)}*.tmp"):  # of a process that was killed
             unfinished.unlink()
         record = merged(cell, new, read_cell(path, cell.hash))
         write_json(path, record)
@@ -107,7 +107,10 @@ def measurement(folder: Path, dataset: "Dataset", runs_in_stack: int, commit: st
             "noise_sha256": s["noise_sha256"],
             "realised_rate": s["realised_rate"],
         },
-        "runs": [numbers_of_seed(seed, rows) | there for seed in s["seeds"]],
+        "runs": [
+            numbers_of_seed(seed, rows) | {"average_precision": found} | there
+            for seed, found in zip(s["seeds"], s["average_precision_per_seed"], strict=True)
+        ],
     }
 
 
@@ -125,6 +128,7 @@ def numbers_of_seed(seed: int, rows: list[dict]) -> dict[str, Any]:
         "max": 100 * highest,
         "mean_per_network": [100 * fmean(a) for a in zip(*(row["test_accuracy"] for row in last), strict=True)],
         "ensemble": 100 * fmean(row["ensemble_accuracy"] for row in last),
+        "last": 100 * last[-1]["ensemble_accuracy"],
         "label_precision": percent([row["label_precision"] for row in last]),
         "events": dict(sum((Counter(row["events"]) for row in mine), Counter())),
         "curves": {name: [rounded_point(point[name]) for point in points] for name in CURVES},
@@ -181,7 +185,6 @@ def taken_over(cell: Cell, out: Path, known: list[dict[str, Any]]) -> dict[str, 
 def summarise_cell(cell: Cell, runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The object of results/summary.json: accuracies in per cent, over networks, the last ten epochs and seeds."""
     means = [run["mean"] for run in runs]
-    precisions = [run["label_precision"] for run in runs if run["label_precision"] is not None]
     return cell.address | {
         "seeds": [run["seed"] for run in runs],
         "mean": fmean(means),
@@ -190,12 +193,22 @@ def summarise_cell(cell: Cell, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "mean_per_seed": means,
         "mean_per_network": [fmean(a) for a in zip(*(run["mean_per_network"] for run in runs), strict=True)],
         "ensemble": fmean(run["ensemble"] for run in runs),
-        "label_precision": fmean(precisions) if precisions else None,
+        "last": mean_of_known(runs, "last"),
+        "last_per_seed": [run.get("last") for run in runs],
+        "label_precision": mean_of_known(runs, "label_precision"),
+        "average_precision": mean_of_known(runs, "average_precision"),
+        "average_precision_per_seed": [run.get("average_precision") for run in runs],
         "seconds": round(sum(run["seconds"] for run in runs), 2),
         "hardware": each_once(run["hardware"] for run in runs),
         "torch": each_once(run["versions"]["torch"] for run in runs),
         "commit": each_once(run["commit"] for run in runs),
     }
+
+
+def mean_of_known(runs: list[dict[str, Any]], name: str) -> float | None:
+    """Over the runs that have it; older files do not have everything."""
+    known = [run[name] for run in runs if run.get(name) is not None]
+    return fmean(known) if known else None
 
 
 def each_once(values: Any) -> str | None:

@@ -1,10 +1,12 @@
 """The page of a preset, OUT/NAME/README.md: its figures, our numbers, the known ones, and what they cost."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+from coteach.files import write_atomically
 from coteach.names import MEASURES
 from coteach.paper.compare import compared, markdown, sources
 from coteach.paper.figures import CellRecords, preset_figures
@@ -15,13 +17,19 @@ NEAR_CHANCE = 1.5  # times the accuracy of guessing: the run has learnt nothing
 
 CellText = Callable[[dict[str, Any]], str]
 
+ENDS = (  # the heading, what of a run, and its digits
+    ("Ensemble, last epoch: test accuracy (%) of the networks' mean softmax", "last", 2),
+    ("Ensemble, mean of the last ten epochs (%)", "ensemble", 2),
+    ("Average precision of finding the wrong labels, from 0 to 1, after the last epoch", "average_precision", 4),
+)
+
 
 def write_preset_page(name: str, epochs: int | None, records: CellRecords, folder: Path) -> list[Path]:
     """The page and its figures; those of another number of epochs have other names, and leave the page alone."""
     suffix = "" if epochs is None else f"-epochs-{epochs}"
     figures = preset_figures(records, folder, name + suffix)
     path = folder / f"README{suffix}.md"
-    path.write_text("\n".join(page_lines(name, epochs, records, figures)) + "\n", encoding="utf-8")
+    write_atomically(path, "\n".join(page_lines(name, epochs, records, figures)) + "\n")
     return [path, *figures]
 
 
@@ -41,20 +49,31 @@ def page_lines(name: str, epochs: int | None, records: CellRecords, figures: lis
         for record in odd:
             yield f"| {record['row']} | {record['column']} | {each_seed(record)} |"
         yield ""
+    yield from ends(records)
     if records[0]["show"] != "test_accuracy":
         yield f"## {MEASURES[records[0]['show']][0].capitalize()}, mean over the last ten epochs\n"
         yield from tables(records, shown_text)
     yield "## Label precision (%), over the last ten epochs (n: seeds that learn from any sample there)\n"
-    yield from tables(records, precision_text)
+    yield from tables(records, partial(runs_text, key="label_precision"))
     lines = compared(records)
     if any(line.target is not None for line in lines):
         yield "## Beside the known numbers\n"
         yield markdown([line for line in lines if line.target is not None])
-        yield "Within: nearer than the bar, or else than the larger spread over seeds, where one is known.\n"
+        if any(line.within is not None for line in lines):
+            yield "Within: nearer than the bar, or else than the larger spread over seeds, where one is known.\n"
         yield from (f"- {text}" for text in sources(lines))
         yield ""
     yield "## What it took\n"
     yield from (f"- {text}" for text in costs(records))
+
+
+def ends(records: CellRecords) -> Iterator[str]:
+    """How the trainings ended, of runs that say so; of a measure that none of them has there is no table."""
+    runs = [run for record in records for run in record["runs"] if run.get("last") is not None]
+    for title, key, digits in ENDS:
+        if any(run.get(key) is not None for run in runs):
+            yield f"## {title}\n"
+            yield from tables(records, partial(runs_text, key=key, digits=digits))
 
 
 def command_for(name: str, epochs: int | None, records: CellRecords) -> str:
@@ -82,9 +101,9 @@ def cells_measured(name: str, epochs: int | None, records: CellRecords) -> str:
 
 
 def tables(records: CellRecords, text: CellText) -> Iterator[str]:
-    """A table for each data set: rows and columns as the preset has them."""
-    for dataset in dict.fromkeys(r["summary"]["dataset"] for r in records):
-        some = [r for r in records if r["summary"]["dataset"] == dataset]
+    """A table for each data set, or for all whose labels people gave: rows and columns as the preset has them."""
+    for name in dict.fromkeys(table_of(r) for r in records):
+        some = [r for r in records if table_of(r) == name]
         columns = list(dict.fromkeys(r["column"] for r in some))
         texts = {(r["row"], r["column"]): text(r) for r in some}
         yield "| | " + " | ".join(columns) + " |"
@@ -92,6 +111,11 @@ def tables(records: CellRecords, text: CellText) -> Iterator[str]:
         for row in dict.fromkeys(r["row"] for r in some):
             yield f"| {row} | " + " | ".join(texts.get((row, column), "") for column in columns) + " |"
         yield ""
+
+
+def table_of(record: dict[str, Any]) -> str:
+    s = record["summary"]
+    return s["noise"] if s["noise"] == "human" else s["dataset"]
 
 
 def spread_text(values: list[float], digits: int = 2) -> str:
@@ -103,9 +127,9 @@ def accuracy_text(record: dict[str, Any]) -> str:
     return spread_text(record["summary"]["mean_per_seed"])
 
 
-def precision_text(record: dict[str, Any]) -> str:
-    values = [run["label_precision"] for run in record["runs"] if run["label_precision"] is not None]
-    return spread_text(values) if values else "–"
+def runs_text(record: dict[str, Any], key: str, digits: int = 2) -> str:
+    values = [run[key] for run in record["runs"] if run.get(key) is not None]
+    return spread_text(values, digits) if values else "–"
 
 
 def shown_text(record: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from coteach import names
 from coteach.runs.experiment import Experiment
@@ -16,8 +16,15 @@ from coteach.runs.experiment import Experiment
 # Keys of a preset that are no fields of an experiment.
 NOT_SETTINGS = {"title", "show", "data", "first", "then", "cells"}
 NUMERIC_SETTINGS = (
-    "keep_type", "warmup", "estimate_epochs", "joint_weight", "steps_per_epoch", "decay_start", "epochs", "tau",
+    "keep_type", "warmup", "held_out", "estimate_epochs", "joint_weight", "steps_per_epoch", "decay_start",
+    "epochs", "tau",
 )  # fmt: skip
+# What is learnt besides labels, and how samples are shown: in names, rows and addresses where it is said.
+BESIDES = (
+    "mixture", "strong_view", "guess_weight", "guess_ramp", "temperature", "memory_weight", "memory_decay",
+    "class_balance", "confidence_penalty", "mixup", "cutout",
+)  # fmt: skip
+USUAL_WIDTH = 1  # told in the presets though it is usual, for a CPU would take less
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,9 @@ class Cell:
         e = self.experiment
         parts = [e.dataset] if len(datasets(self.preset)) > 1 else []
         parts += [e.method, e.loss_words.replace(" ", "-"), e.fidelity, e.network]
-        numbers = given(e, *NUMERIC_SETTINGS)
-        parts += [f"{key}-{value:g}" for key, value in numbers.items()]
+        numbers = {"width": unusual_width(e)} | given(e, *NUMERIC_SETTINGS)
+        parts += [f"{key}-{value:g}" for key, value in numbers.items() if value is not None]
+        parts += [f"{key.replace('_', '-')}-{plainly(value)}" for key, value in given(e, *BESIDES).items()]
         parts += [e.noise, *(f"{rate:g}" for rate in given(e, "rate").values())]
         return "-".join(part for part in parts if part)
 
@@ -56,18 +64,20 @@ class Cell:
             "loss": e.loss,
             "warmup_loss": e.warmup_loss,
             "fidelity": str(e.parsed_fidelity),
-            "noise": e.noise_kind if e.recipe.own_noise is None else "openset",
+            "noise": e.noise_name,
             "rate": e.noise_share,
             "noise_seed": e.noise_seed,
             "tau": e.tau,
             "keep_type": e.keep_type,
             "warmup": e.warmup,
+            "held_out": e.held_out,
             "estimate_epochs": e.estimate_epochs,
             "joint_weight": e.joint_weight,
             "steps_per_epoch": e.steps_per_epoch,
             "decay_start": e.decay_start,
+            "width": unusual_width(e),
             "epochs": e.plan().epochs,
-        }
+        } | given(e, *BESIDES)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -80,9 +90,10 @@ class Cell:
         """
         e = self.experiment
         config = self.address | {
-            "data": e.recipe.data | self.data,
+            "data": e.usual.data | self.data,
             "tau": e.noise_share if e.tau is None else e.tau,
             "precision": e.precision,
+            "width": e.width,
         }
         plan = asdict(e.plan()) | {"fidelity": str(e.parsed_fidelity)}
         del config["experiment"]  # the same may be measured for several presets
@@ -105,7 +116,8 @@ def preset_names() -> list[str]:
 def datasets(preset: str) -> set[str]:
     """The data sets of a preset; a file's name tells them apart where there are several."""
     table = preset_tables().get(preset, {})
-    return {grid.get("dataset", table.get("dataset")) for grid in table.get("cells", [])}
+    named = (as_list(grid.get("dataset", table.get("dataset"))) for grid in table.get("cells", []))
+    return {name for some in named for name in some}
 
 
 def cells(preset: str, *, then: bool = False) -> list[Cell]:
@@ -124,6 +136,7 @@ def asked_for(
     epochs: int | None = None,
     device: str = "auto",
     *,
+    compile_steps: Literal["auto", "yes", "no"] = "auto",
     then: bool = False,
     only: str | None = None,
 ) -> list[Cell]:
@@ -134,8 +147,10 @@ def asked_for(
     wanted = []
     for cell in cells_named(preset, then, only):
         if epochs is None or epochs >= least_epochs(cell.experiment):
-            mine = replace(with_epochs(cell.experiment, epochs), device=device)
-            wanted.append(replace(cell, experiment=mine, seeds=cell.seeds if seeds is None else tuple(seeds)))
+            mine = replace(with_epochs(cell.experiment, epochs), device=device, compile=compile_steps)
+            row = cell.row if epochs is None else row_label(replace(mine, epochs=None))
+            mine_seeds = cell.seeds if seeds is None else tuple(seeds)
+            wanted.append(replace(cell, experiment=mine, seeds=mine_seeds, row=row))
     return wanted
 
 
@@ -220,9 +235,19 @@ def given(e: Experiment, *keys: str) -> dict[str, Any]:
     return {key: value for key in keys if (value := getattr(e, key)) is not None}
 
 
+def plainly(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def unusual_width(e: Experiment) -> float | None:
+    return None if e.width == USUAL_WIDTH else e.width
+
+
 def row_label(e: Experiment) -> str:
     """The method, and whatever of it is not usual."""
     fidelity = e.fidelity if e.fidelity != "authors" or names.METHOD_FACTS[e.method].authors_differ else None
+    if e.is_modern and fidelity == "paper":  # nothing but the rule is the paper's there
+        fidelity = None
     details = [fidelity, e.loss_words]
     details += [f"{key} {value}" for key, value in given(e, "network", "keep_type", "warmup").items()]
     if e.joint_weight is not None:
@@ -231,10 +256,17 @@ def row_label(e: Experiment) -> str:
         details.append(f"{e.steps_per_epoch} steps")
     if e.decay_start is not None:
         details.append(f"decay from epoch {e.decay_start}")
+    if e.held_out is not None and e.estimate_epochs is None:  # where the estimate ends early, no epoch is chosen
+        details.append(f"{e.held_out:.0%} held out" if e.held_out else "last epoch")
     if e.estimate_epochs is not None:
         details.append(f"Q̂ after {e.estimate_epochs} epochs")
+    details += [f"{key.replace('_', ' ')} {plainly(value)}" for key, value in given(e, *BESIDES).items()]
     if e.tau is not None and e.rate is not None:
         details.append(f"τ {e.tau - e.rate:+.2g}")
+    if (width := unusual_width(e)) is not None:
+        details.append(f"width {width:g}")
+    if e.epochs is not None:
+        details.append(f"{e.epochs} epochs")
     return ", ".join([names.METHOD_LABELS[e.method], *(detail for detail in details if detail)])
 
 

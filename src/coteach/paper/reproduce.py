@@ -21,7 +21,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -31,11 +31,12 @@ from coteach.data import Dataset
 from coteach.data.news import VECTORS_MEMBER
 from coteach.engine.setup import chosen_device
 from coteach.engine.training import Epoch
-from coteach.files import write_atomically
+from coteach.files import refuse_other_than_file, write_atomically
 from coteach.paper.measured import add_runs, in_folder, measurement, path_of, taken_over
 from coteach.paper.presets import Cell, asked_for, refuse_too_few
 from coteach.paper.running import (
     LOCAL_RAY,
+    RUNNING,
     StackJob,
     Todo,
     acquired,
@@ -76,6 +77,7 @@ def reproduce(
     device: str = "auto",
     data_dir: Path | None = None,
     *,
+    compile_steps: Literal["auto", "yes", "no"] = "auto",
     then: bool = False,
     only: str | None = None,
     processes: int | str | None = None,
@@ -94,6 +96,8 @@ def reproduce(
         Instead of the preset's; with other epochs the files have other names.
     out : Path
         Folder of the results; a cell's file is `out/NAME/CELL.json`.
+    compile_steps : {"auto", "yes", "no"}
+        Whether torch.compile fuses the kernels of a step.
     then : bool
         Measure also what the preset leaves for later.
     only : str, optional
@@ -106,7 +110,7 @@ def reproduce(
         Of the code, where it cannot be asked of git.
     """
     refuse_too_few(name, epochs, then=then, only=only)
-    wanted = asked_for(name, seeds, epochs, device, then=then, only=only)
+    wanted = asked_for(name, seeds, epochs, device, compile_steps=compile_steps, then=then, only=only)
     return measure_cells(
         wanted, Path(out), data_dir, processes=processes, ray=ray, commit=commit, say=say, on_progress=on_progress
     )
@@ -126,6 +130,9 @@ def measure_cells(
     """Run the seeds that the cells' files do not have, a stack at a time; a crash loses no more than an epoch."""
     for cell in wanted:
         replace(cell.experiment, seeds=cell.seeds).check()
+        refuse_other_than_file(path_of(cell, out))
+    if (out / RUNNING).is_symlink():
+        raise ValueError(f"{out / RUNNING} is a link, where a folder is to be: remove it, or give another --out.")
     known = in_folder(out)
     todo = [(cell, missing) for cell in wanted if (missing := missing_seeds(cell, out, known, say))]
     if there := len(wanted) - len(todo):
@@ -308,8 +315,10 @@ def train_in(
     folder: Path, job: StackJob, run: Callable[[list[Experiment]], Any], say: Callable[[str], None]
 ) -> None:
     """Run the experiments of a stack; they go on where they stopped, if that can be."""
+    first = job.stack[0][0].experiment
+    ledger = first.is_modern or first.comes_labelled  # where it is told how well wrong labels are found
     experiments = [
-        replace(cell.experiment, seeds=seeds, out=folder / str(i), ledger=False)
+        replace(cell.experiment, seeds=seeds, out=folder / str(i), ledger=ledger)
         for i, (cell, seeds) in enumerate(job.stack)
     ]
     if (folder / "0" / checkpoint.CHECKPOINT_NAME).exists():
@@ -343,7 +352,7 @@ def records(job: StackJob, folder: Path, dataset: Dataset) -> list[dict[str, Any
 
 # ---- data -----------------------------------------------------------------------------------------------------
 
-_loaded_data: dict[str, Dataset] = {}  # reading one may take a minute, and a preset has no more than three
+_loaded_data: dict[str, Dataset] = {}  # reading one may take a minute, and a preset has no more than five
 
 
 def forget_data() -> None:

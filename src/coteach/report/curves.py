@@ -27,6 +27,7 @@ from coteach.figures import (
 from coteach.names import MEASURES, METHOD_FACTS
 from coteach.report.groups import Group
 from coteach.report.read import Run
+from coteach.turns import own_warning_filters
 
 PANEL_SIZE = (5.6, 2.9)  # inches
 BLACK_ATTRIBUTE = re.compile(r'="(#000000|black)"')
@@ -66,7 +67,7 @@ def has(run: Run, measure: str) -> bool:
 @contextmanager
 def any_script() -> Iterator[None]:
     """Without a word on letters that the font lacks: a browser has others."""
-    with warnings.catch_warnings():
+    with own_warning_filters():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         yield
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coteach.labels.ledger import lowest_quality
+from coteach.noise.record import GIVEN_KINDS
 from coteach.report.read import Run
 
 WITH_NUMBERS = 20  # classes, at most
@@ -97,7 +98,8 @@ def heat_maps(run: Run) -> list[HeatMap]:
 
 def true_matrix(run: Run) -> HeatMap:
     assert run.noise is not None
-    drawn = "that came out" if run.noise.kind == "instance" else "that they were drawn from"
+    came_out = run.noise.kind in ("instance", *GIVEN_KINDS)
+    drawn = "that came out" if came_out else "that they were drawn from"
     return heat_map(
         None, run.noise.matrix, f"True flips {drawn}: true label (down), given one (across), %", "true"
     )

@@ -18,7 +18,8 @@ from coteach.files import regular_file
 from coteach.names import LOSS_BINS
 from coteach.noise.record import Noise
 from coteach.runs.experiment import Experiment
-from coteach.runs.folder import read_config, read_rows
+from coteach.runs.folder import FILES, FOLDERS, read_config, read_rows, refuse_changed
+from coteach.tensor_files import refuse_damaged
 
 LARGEST = 10**12
 
@@ -103,15 +104,25 @@ def runs_under(place: Path) -> Iterator[Path]:
 
 def read_run(folder: Path) -> Run:
     """All that is there; a ValueError names what is damaged."""
+    for name in (*FILES, *FOLDERS):
+        if (folder / name).is_symlink() and not (folder / name).exists():  # else it would pass for a missing one
+            raise ValueError(f"{folder / name} is a link that leads nowhere: put the file itself in its place.")
     config = read_config(folder)
     experiment = experiment_of(config["experiment"], folder / "config.toml")
     finished = (folder / "summary.json").exists()
+    if not finished and (folder / "networks").is_dir() and not (folder / "checkpoint.safetensors").exists():
+        raise ValueError(f"{folder / 'summary.json'} is missing, though the run has ended: put it back.")
     rows = read_checked_rows(folder / "metrics.jsonl", METRICS_ROW, torn=not finished)
     summary = read_summary(folder / "summary.json") if finished else None
+    if summary is not None:
+        refuse_changed(folder, summary)
     if summary is not None and not rows:
         raise ValueError(f"{folder / 'metrics.jsonl'} is damaged: the run is finished, but no epoch is in it.")
     noise_file = folder / "noise.safetensors"
     noise = Noise.load(noise_file) if noise_file.exists() else None
+    told = config.get("data", {}).get("noise_sha256")
+    if noise is not None and told not in (None, noise.sha256):
+        raise ValueError(f"{noise_file} is of another run than its config.toml: put its own in its place.")
     return Run(
         folder,
         experiment,
@@ -244,7 +255,8 @@ def read_opinions(folder: Path, noise: Noise) -> dict[int, Opinions]:
     found = {}
     for path in sorted((folder / "opinions").glob("seed-*.safetensors")):
         try:
-            seed, tensors = int(path.stem.removeprefix("seed-")), load(regular_file(path).read_bytes())
+            refuse_damaged(path)
+            seed, tensors = int(path.stem.removeprefix("seed-")), load(path.read_bytes())
             found[seed] = Opinions(tensors["quality"], tensors["suggested"])
             check_opinions(found[seed], len(noise.labels), len(noise.matrix))
         except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:

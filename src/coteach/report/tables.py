@@ -128,7 +128,8 @@ def known_lines(runs: list[Run]) -> list[Comparison]:
 def records_of(run: Run, files: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
     """The run as `coteach reproduce` would have measured it; nothing if it is in none of its figures or tables."""
     e = replace(run.experiment, matrix=None)
-    if run.summary is None or e.dataset not in DATASETS or run.experiment.matrix is not None:
+    own = run.experiment.matrix is not None or run.experiment.labels is not None
+    if run.summary is None or e.dataset not in DATASETS or own:
         return
     try:
         e.check()

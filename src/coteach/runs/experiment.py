@@ -9,24 +9,34 @@ from numbers import Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from coteach import names
-from coteach.checks import check_warmup_loss, is_whole, plain_number
+from coteach import modern, names
+from coteach.checks import LARGEST_NUMBER, check_count, check_warmup_loss, is_whole, is_within, plain_number
 from coteach.data import DATASETS
 from coteach.fidelity import Fidelity, parse
 from coteach.names import Flag
 from coteach.networks import NETWORKS
-from coteach.plan import Plan
+from coteach.plan import OF_METHOD, Plan, check_guesses
 from coteach.runs.recipes import Recipe, recipe
 
 IN_RUN_FOLDER = Path("in the run folder")  # where TensorBoard's files go if no folder is named for them
+WIDEST = 1000  # times a network's usual width
 OWN = "own"  # stands for a data set that is handed in, not loaded by its name
 
 
 # Flags that go into the plan as they are.
 GIVEN = (
     "batch_size", "warmup", "ramp", "keep_type", "keep_per_class", "optimizer", "lr", "loss", "estimate_epochs",
-    "warmup_loss", "joint_weight", "steps_per_epoch", "decay_start",
+    "warmup_loss", "joint_weight", "steps_per_epoch", "decay_start", "momentum", "weight_decay", "one_cycle",
+    "lookahead", "label_smoothing", "mixup", "shift", "cutout", "held_out", "strong_view", "guess_weight",
+    "guess_ramp", "temperature", "memory_weight", "memory_decay", "class_balance", "confidence_penalty",
 )  # fmt: skip
+YES_OR_NO = ("nesterov", "decoupled_decay", "mirror", "weak_selection", "mixture")  # the same, but for the words
+
+NOT_NEGATIVE = ("weight_decay", "mixup", "guess_weight", "memory_weight", "class_balance", "confidence_penalty")
+
+Recipes = Literal["paper", "modern"]
+Answer = Literal["yes", "no"]
+Optimizers = Literal["adam", "sgd"]
 
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 Stacks = Literal["auto", "batched", "loop"]
@@ -34,6 +44,12 @@ Stacks = Literal["auto", "batched", "loop"]
 METHOD_HELP = "Rule:" + names.help_list(names.METHOD_MEANINGS)
 LOSS_HELP = "Loss:" + names.help_list(names.LOSS_MEANINGS)
 NOISE_HELP = "Flips of training labels:" + names.help_list(names.NOISES)
+NETWORK_DEFAULT = "the paper's for the data set; fast_cnn if modern"
+LABELS_HELP = (
+    "File of labels to learn from; those of the data set are then the truth. One for each training sample, "
+    "in order: whole numbers from 0 or names of classes, as .npy, .txt (one a line) or .csv (one column, or one "
+    "called label)."
+)
 
 
 @dataclass(frozen=True)
@@ -47,17 +63,19 @@ class Experiment:
     ('digits', 0.45, 5)
     """
 
-    dataset: Annotated[str, Flag("NAME", "digits")] = "digits"
-    """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, news, tiny-imagenet or openset-…"""
+    dataset: Annotated[str, Flag("NAME", "digits", f"Data set: {', '.join(DATASETS)}.")] = "digits"
     method: Annotated[str, Flag("NAME", "coteaching_plus", METHOD_HELP)] = "coteaching_plus"
     loss: Annotated[str | None, Flag("NAME", "the method's own", LOSS_HELP)] = None
     fidelity: str = "paper"
     """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
-    noise: Annotated[str | None, Flag("NAME", "symmetric; none on your own data and openset-…", NOISE_HELP)] = None
+    recipe: Annotated[Recipes | None, Flag("{paper,modern}", "paper; modern for cifar10n-… and cifar100n")] = None
+    """Where defaults come from: the paper's appendix; modern, for images, has a network and optimiser of today."""
+    noise: Annotated[str | None, Flag("NAME", "symmetric; none where wrong labels come along", NOISE_HELP)] = None
     rate: Annotated[float | None, Flag("X", "0.2; 0.4 of the images for openset-…")] = None
     """Share of labels to flip, from 0 to below 1."""
     matrix: Annotated[Path | None, Flag("PATH", "none")] = None
     """Text file with a row-stochastic matrix Q, for noise matrix."""
+    labels: Annotated[Path | None, Flag("FILE", "none", LABELS_HELP)] = None
     noise_seed: Annotated[int, Flag("N", "0")] = 0
     """Seed of the noise, apart from the networks'."""
     noise_stream: Annotated[names.Streams, Flag("{1.16,1.17}", "1.16")] = "1.16"
@@ -66,17 +84,17 @@ class Experiment:
     """Noise rate that the method is told, from 0 to below 1."""
     seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1")] = (1,)
     """Seeds of the networks and of the batches, one run each."""
-    epochs: Annotated[int | None, Flag("N", "200; 100 for openset-…, 50 for digits")] = None
+    epochs: Annotated[int | None, Flag("N", "200; 100 for openset-…, 50 for digits, 40 if modern")] = None
     """Epochs: how often every sample is learnt from."""
-    batch_size: Annotated[int | None, Flag("N", "128; 64 for digits")] = None
+    batch_size: Annotated[int | None, Flag("N", "128; 64 for digits; if modern 32 to 1,024")] = None
     """Samples of a mini-batch."""
     steps_per_epoch: Annotated[int | None, Flag("N", "as many as the samples fill")] = None
     """Mini-batches of an epoch at most."""
-    warmup: Annotated[int | None, Flag("N", "the data set's in the paper's appendix")] = None
+    warmup: Annotated[int | None, Flag("N", "the data set's in the paper's appendix; half if modern")] = None
     """Epochs before disagreement counts, or the loss of any rule changes from --warmup-loss to --loss."""
     warmup_loss: Annotated[str | None, Flag("NAME", "that of the other epochs")] = None
     """Loss of the warm-up, if another: cross_entropy learns fast, a bounded --loss then stays robust."""
-    ramp: Annotated[int | None, Flag("N", "10")] = None
+    ramp: Annotated[int | None, Flag("N", "10; three quarters of all if modern")] = None
     """E_k, the epochs over which λ falls to 1 - τ."""
     keep_type: Annotated[Literal[1, 2] | None, Flag("{1,2}", "1; 2 for openset-…")] = None
     """λ of type 1 (stays) or 2 (goes on falling)."""
@@ -84,18 +102,66 @@ class Experiment:
     """Keep that share of each given class, not of all samples together: for classes of very different sizes."""
     estimate_epochs: Annotated[int | None, Flag("N", "as many as the second has")] = None
     """Epochs of f_correction's first training, from which it estimates how labels flip."""
+    held_out: Annotated[float | None, Flag("X", "0, none; 0.1 for f_correction")] = None
+    """Share of the samples that is not learnt from; their given labels choose the epoch whose weights count."""
     joint_weight: Annotated[float | None, Flag("X", "0.9; 0.85 for cifar100")] = None
     """How much agreement counts in jocor's loss, from 0 to 1."""
-    network: Annotated[str | None, Flag("NAME", "the paper's for the data set", ", ".join(NETWORKS) + ".")] = None
-    optimizer: Annotated[Literal["adam", "sgd"] | None, Flag("{adam,sgd}", "adam; sgd for openset-…")] = None
+    network: Annotated[str | None, Flag("NAME", NETWORK_DEFAULT, ", ".join(NETWORKS) + ".")] = None
+    width: Annotated[float | None, Flag("X", "1; 0.25 on a CPU")] = None
+    """Width of fast_cnn: 2 has twice as many channels, 0.5 half as many."""
+    optimizer: Annotated[
+        Literal["adam", "sgd"] | None, Flag("{adam,sgd}", "adam; sgd for openset-… or modern")
+    ] = None
     """Optimiser."""
-    lr: Annotated[float | None, Flag("X", "0.001; 0.005 for digits, 0.01 for openset-…")] = None
-    """Learning rate at the start."""
-    decay_start: Annotated[int | None, Flag("N", "80; 20 for digits, in two steps for openset-…")] = None
+    lr: Annotated[float | None, Flag("X", "0.001; 0.005 for digits, 0.01 for openset-…; 1.5 if modern")] = None
+    """Learning rate, at its highest. The modern one is for batches of 1,024, and less for smaller ones."""
+    decay_start: Annotated[int | None, Flag("N", "80; 20 for digits; openset-… and modern fall otherwise")] = None
     """Epoch from which the learning rate falls to zero, in a straight line."""
+    one_cycle: Annotated[float | None, Flag("X", "0, not at all; 0.23 if modern")] = None
+    """Share of all steps over which the learning rate rises to --lr; over the others it falls to zero."""
+    momentum: Annotated[float | None, Flag("X", "0.9; 0.85 if modern")] = None
+    """Momentum of sgd, from 0 to below 1."""
+    nesterov: Annotated[Answer | None, Flag("{yes,no}", "no; yes if modern")] = None
+    """Nesterov's form of that momentum."""
+    weight_decay: Annotated[float | None, Flag("X", "0; 0.0001 for openset-…, 0.009 if modern")] = None
+    """Weight decay."""
+    decoupled_decay: Annotated[Answer | None, Flag("{yes,no}", "no; yes if modern")] = None
+    """Whether weights decay apart from their gradients, by the learning rate times --weight-decay."""
+    lookahead: Annotated[int | None, Flag("N", "0, never; 5 if modern")] = None
+    """Steps after which weights return to a moving average of themselves, each time and after each epoch."""
+    mirror: Annotated[Answer | None, Flag("{yes,no}", "no; yes for coloured images if modern")] = None
+    """Mirror half of the images; fast_cnn is then tested on both. Not for digits and letters."""
+    shift: Annotated[int | None, Flag("N", "0; a sixteenth of the image if modern")] = None
+    """Pixels by which images are shifted at most, each way."""
+    cutout: Annotated[int | None, Flag("N", "0; a quarter of the image if modern")] = None
+    """Side of the square that is blanked in each image, in pixels."""
+    weak_selection: Annotated[Answer | None, Flag("{yes,no}", "no")] = None
+    """Compare losses on uncut images, and learn from cut ones; a third slower."""
+    strong_view: Annotated[int | None, Flag("N", "0, none")] = None
+    """Random changes of colour and shape of each image that is learnt; losses are compared without them."""
+    mixture: Annotated[Answer | None, Flag("{yes,no}", "no")] = None
+    """After the warm-up, tell right labels by two Gaussians over all losses, not by the share λ of small ones."""
+    guess_weight: Annotated[float | None, Flag("X", "0; 25 for dividemix")] = None
+    """How much is learnt, after the warm-up, from guesses of the classes of samples that are not picked."""
+    guess_ramp: Annotated[int | None, Flag("N", "0, at once; 16 for dividemix")] = None
+    """Epochs over which that weight rises from zero."""
+    temperature: Annotated[float | None, Flag("X", "0.5")] = None
+    """Guesses are made surer by raising them to the power 1/X; 1 leaves them as they are."""
+    memory_weight: Annotated[float | None, Flag("X", "0, not at all")] = None
+    """λ of ELR: how much a network is held to what it thought of a sample before."""
+    memory_decay: Annotated[float | None, Flag("X", "0.7")] = None
+    """β of ELR: how much of that memory is left after another epoch."""
+    class_balance: Annotated[float | None, Flag("X", "0, not at all; 1 for dividemix")] = None
+    """Weight of a penalty on predicting some classes more often than others; for classes of equal sizes."""
+    confidence_penalty: Annotated[float | None, Flag("X", "0, not at all")] = None
+    """Weight of negative entropy in dividemix's warm-up: 1 where classes are confused with certain others."""
+    mixup: Annotated[float | None, Flag("X", "0, not at all; 4 for dividemix")] = None
+    """α: learn mixtures of two kept samples, with shares drawn from Beta(α, α); a third slower."""
+    label_smoothing: Annotated[float | None, Flag("X", "0")] = None
+    """Share of a label that is spread over all classes when it is learnt."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
-    precision: Annotated[Precisions, Flag("NAME", "tf32 for convolutions on a GPU, else float32")] = "auto"
+    precision: Annotated[Precisions, Flag("NAME", "on a GPU tf32 for convolutions, bf16 for fast_cnn")] = "auto"
     """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
     stack: Stacks = "auto"
     """All networks in one batched call, or one after the other; auto takes the faster."""
@@ -117,7 +183,7 @@ class Experiment:
     """Write the numbers of each epoch for TensorBoard, too."""
 
     def __post_init__(self) -> None:
-        for name in ("out", "data_dir", "matrix", "resume", "tensorboard"):
+        for name in ("out", "data_dir", "matrix", "labels", "resume", "tensorboard"):
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, Path(getattr(self, name)))
         if isinstance(self.seeds, (list, tuple)):
@@ -140,16 +206,19 @@ class Experiment:
             ("loss", self.loss, names.LOSS_MEANINGS),
             ("loss", self.warmup_loss, names.LOSS_MEANINGS),
             ("network", self.network, NETWORKS),
-            ("optimizer", self.optimizer, ("adam", "sgd")),
+            ("optimizer", self.optimizer, get_args(Optimizers)),
             ("precision", self.precision, get_args(Precisions)),
             ("stack", self.stack, get_args(Stacks)),
             ("noise_stream", self.noise_stream, get_args(names.Streams)),
             ("answer to compile", self.compile, ("auto", "yes", "no")),
+            ("recipe", self.recipe, get_args(Recipes)),
+            *((f"answer to {name}", getattr(self, name), get_args(Answer)) for name in YES_OR_NO),
         ):
             if name is not None:
                 names.check_name(what, name, all_names)
         parse(self.fidelity)
         self._check_numbers()
+        self._check_pairs()
         self._check_noise()
         check_warmup_loss(self.method, self.loss, self.warmup_loss, self.plan().warmup)
 
@@ -163,15 +232,34 @@ class Experiment:
         weight = self.joint_weight
         if weight is not None and not (isinstance(weight, Real) and 0 <= float(weight) <= 1):
             raise ValueError(f"joint_weight is {weight}: give a share from 0 to 1, such as 0.9.")
+        for name in ("momentum", "one_cycle", "label_smoothing", "held_out", "memory_decay"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Real) and 0 <= float(value) < 1):
+                raise ValueError(f"{name} is {value}: give a share from 0 to below 1.")
+        for name in NOT_NEGATIVE:
+            value = getattr(self, name)
+            if value is not None and not is_within(value, LARGEST_NUMBER):
+                raise ValueError(f"{name} is {value}: give a number from 0 to {LARGEST_NUMBER:g}.")
+        if self.temperature is not None and not (
+            is_within(self.temperature, LARGEST_NUMBER) and self.temperature > 0
+        ):
+            raise ValueError(f"temperature is {self.temperature}: give a number above 0, such as 0.5.")
+        if self.width is not None and not (is_within(self.width, WIDEST) and self.width > 0):
+            raise ValueError(f"width is {self.width}: give a number above 0, such as 0.5.")
+        if self.width is not None and self.network_name != modern.MODERN_NETWORK:
+            raise ValueError(f"{self.network_name} has one width only: leave --width out, or take fast_cnn.")
         least = {"epochs": 1, "batch_size": 1, "ramp": 1, "estimate_epochs": 1, "group": 1, "steps_per_epoch": 1}
-        least |= {"decay_start": 1, "warmup": 0, "noise_seed": 0}
+        least |= {"decay_start": 1, "warmup": 0, "lookahead": 0, "shift": 0, "cutout": 0}
+        least |= {"strong_view": 0, "guess_ramp": 0}
         for name, lowest in least.items():
             value = getattr(self, name)
-            if value is not None and not (is_whole(value) and value >= lowest):
-                raise ValueError(f"{name} is {value}: give a whole number of at least {lowest}.")
+            if value is not None:
+                check_count(name, value, lowest)
+        if not (is_whole(self.noise_seed) and 0 <= self.noise_seed < 2**32):
+            raise ValueError(f"noise_seed is {self.noise_seed}: give a whole number from 0 to 2**32 - 1.")
         if self.keep_type not in (None, 1, 2):
             raise ValueError(f"keep_type is {self.keep_type}: give 1 or 2.")
-        if self.lr is not None and not (isinstance(self.lr, Real) and 0 < float(self.lr) < float("inf")):
+        if self.lr is not None and not (is_within(self.lr, LARGEST_NUMBER) and self.lr > 0):
             raise ValueError(f"lr is {self.lr}: give a learning rate above 0, such as 0.001.")
         if not (isinstance(self.seeds, tuple) and self.seeds and all(map(is_whole, self.seeds))):
             raise ValueError(f"seeds are {self.seeds!r}: give one or more whole numbers, such as --seeds 1 2 3.")
@@ -180,22 +268,52 @@ class Experiment:
                 f"the seeds {self.seeds} repeat, and equal seeds give equal runs: give each only once."
             )
 
+    def _check_pairs(self) -> None:
+        """Refuse what would do nothing without something else."""
+        plan = self.plan()
+        if (self.nesterov == "yes" or self.momentum is not None) and plan.optimizer != "sgd":
+            name = "momentum" if self.nesterov != "yes" else "nesterov"
+            raise ValueError(f"{name} belongs to sgd: leave it out, or give --optimizer sgd.")
+        if self.decoupled_decay == "yes" and not plan.weight_decay:
+            raise ValueError("there is no weight decay to decouple: give --weight-decay, too.")
+        if self.weak_selection == "yes" and not plan.cutout:
+            raise ValueError("weak selection is for images that are cut to be learnt: give --cutout, too.")
+        if self.held_out and self.method == "iterative":
+            raise ValueError("iterative learns from all samples in rounds: leave --held-out out.")
+        check_guesses(self.method, plan)
+        if self.one_cycle and self.decay_start is not None:
+            raise ValueError("one_cycle and decay_start both move the learning rate: give one of them.")
+
     def _check_noise(self) -> None:
         if (self.noise == "matrix") != (self.matrix is not None):
             raise ValueError("noise matrix and a matrix file go together: give both, or neither.")
-        if self.recipe.own_noise is not None and self.noise not in (None, "none"):
+        if self.usual.own_noise is not None and self.noise not in (None, "none"):
             raise ValueError(f"{self.dataset} comes with its own noise: leave --noise out; --rate sets its share.")
-        if self.rate and self.recipe.own_noise is None and self.noise_kind in ("none", "matrix"):
+        if not isinstance(self.labels, Path | None):
+            raise ValueError(
+                "labels are not the name of a file: hand arrays in with Dataset.from_arrays(…, given=labels)."
+            )
+        if self.labels is not None and (self.usual.own_noise is not None or self.comes_labelled):
+            raise ValueError(f"{self.dataset} comes with its own wrong labels: leave --labels out.")
+        if (self.labels is not None or self.comes_labelled) and self.noise not in (None, "none"):
+            whose = self.dataset if self.labels is None else self.labels
+            raise ValueError(f"the labels of {whose} are learnt from as they are: leave --noise out.")
+        if self.rate and self.usual.own_noise is None and self.noise_kind in ("none", "matrix"):
             raise ValueError(f"noise {self.noise_kind} has no rate to set: leave --rate out.")
 
     @property
-    def recipe(self) -> Recipe:
+    def usual(self) -> Recipe:
         """What the paper, or its authors, have for the data set."""
         return recipe(self.dataset, self.parsed_fidelity, self.method)
 
     @property
+    def is_modern(self) -> bool:
+        """Whether what is left out is as of today; the paper has no recipe for labels that people gave."""
+        return self.comes_labelled if self.recipe is None else self.recipe == "modern"
+
+    @property
     def parsed_fidelity(self) -> Fidelity:
-        """The sixteen switches, each on or off."""
+        """The switches, each on or off."""
         return parse(self.fidelity)
 
     @property
@@ -204,30 +322,42 @@ class Experiment:
         return " ".join([self.loss or "", f"after {self.warmup_loss}" if self.warmup_loss else ""]).strip()
 
     @property
+    def augment(self) -> str | None:
+        """Crops that belong to the data set's own recipe."""
+        return None if self.is_modern else self.usual.augment
+
+    @property
     def network_name(self) -> str:
         """The one that is asked for, else the data set's."""
-        return self.network or self.recipe.network
+        return self.network or (modern.MODERN_NETWORK if self.is_modern else self.usual.network)
+
+    @property
+    def comes_labelled(self) -> bool:
+        """Whether people's labels come with the data set of this name."""
+        return self.dataset in DATASETS and DATASETS[self.dataset].given
 
     @property
     def noise_kind(self) -> str:
-        """Open-sets come with their own noise, and a user's own data with whatever they have."""
-        if self.recipe.own_noise is not None:
+        """What is put on the labels here: nothing where noise or labels come with the data, or in a file."""
+        if self.usual.own_noise is not None or self.comes_labelled or self.labels is not None:
             return "none"
         return self.noise or ("none" if self.dataset == OWN else "symmetric")
 
     @property
+    def noise_name(self) -> str:
+        """What the wrong labels, or samples, are called in files of results."""
+        if self.usual.own_noise is not None:
+            return "openset"
+        return "human" if self.comes_labelled else "given" if self.labels is not None else self.noise_kind
+
+    @property
     def noise_share(self) -> float | None:
         """The share of wrong samples that is asked for; a matrix says it by itself."""
-        if self.recipe.own_noise is not None:
-            return self.recipe.own_noise if self.rate is None else self.rate
+        if self.usual.own_noise is not None:
+            return self.usual.own_noise if self.rate is None else self.rate
         if self.noise_kind in ("none", "matrix"):
             return None
         return 0.2 if self.rate is None else self.rate
-
-    @property
-    def truth_is_known(self) -> bool:
-        """Not of a user's own labels, which are taken as they are, unless noise is put on them here."""
-        return self.dataset != OWN or self.noise_kind != "none"
 
     def plan(self) -> Plan:
         """What a training follows, with all that was left out filled in."""
@@ -235,8 +365,9 @@ class Experiment:
 
     def plan_and_notes(self) -> tuple[Plan, list[str]]:
         """The plan, and a sentence for each default that had to shrink to fit the epochs."""
-        recipe, fidelity = self.recipe, self.parsed_fidelity
-        epochs = self.epochs or recipe.epochs - fidelity.epoch_short
+        recipe, fidelity = self.usual, self.parsed_fidelity
+        usual_epochs = modern.MODERN_EPOCHS if self.is_modern else recipe.epochs
+        epochs = self.epochs or usual_epochs - fidelity.epoch_short
         if self.ramp is not None and self.ramp > epochs:
             raise ValueError(
                 f"ramp is {self.ramp} but there are only {epochs} epochs: give a ramp of at most {epochs}."
@@ -249,13 +380,23 @@ class Experiment:
             raise ValueError(
                 f"a warm-up of {self.warmup} leaves none of the {epochs} epochs: give at most {epochs - 1}."
             )
-        usual = Plan(fidelity=fidelity, epochs=epochs, **recipe.plan)
+        of_recipe = recipe.plan
+        if self.is_modern:
+            of_recipe = modern.modern_plan(epochs, self.batch_size or modern.LARGEST_BATCH)
+            if self.method == "dividemix" or self.mixture == "yes":
+                of_recipe |= {"warmup": modern.mixture_warmup(epochs)}
+            if self.optimizer == "adam":
+                of_recipe |= {"lr": 0.001, "nesterov": False}
+        of_recipe = OF_METHOD.get(self.method, {}) | {"held_out": names.HELD_OUT.get(self.method, 0.0)} | of_recipe
+        usual = Plan(fidelity=fidelity, epochs=epochs, **of_recipe)
         if fidelity.warmup_short:
             usual = replace(usual, warmup=max(usual.warmup - 1, 0))
         given: dict[str, Any] = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
+        given |= {name: getattr(self, name) == "yes" for name in YES_OR_NO if getattr(self, name) is not None}
         if self.decay_start is not None:
             given["milestones"] = ()
-        return shrunk(replace(usual, **given), epochs / recipe.epochs, given)
+            given.setdefault("one_cycle", 0.0)
+        return shrunk(replace(usual, **given), epochs / usual_epochs, given)
 
 
 def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan, list[str]]:
@@ -266,7 +407,8 @@ def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan,
     changes: dict[str, Any] = {}
     if plan.milestones and plan.milestones[-1] >= plan.epochs:
         changes["milestones"] = tuple(max(1, round(m * share)) for m in plan.milestones)
-    if not plan.milestones and "decay_start" not in given and plan.decay_start >= plan.epochs:
+    by_epochs = not plan.milestones and not plan.one_cycle
+    if by_epochs and "decay_start" not in given and plan.decay_start >= plan.epochs:
         changes["decay_start"] = max(1, round(plan.decay_start * share))
     if plan.ramp > plan.epochs:
         changes["ramp"] = max(1, round(plan.ramp * share))

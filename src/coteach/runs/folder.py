@@ -1,5 +1,6 @@
 """The run folder: config.toml, files of rows such as metrics.jsonl, and summary.json."""
 
+import hashlib
 import json
 import shlex
 import tomllib
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from coteach.checks import one_line
-from coteach.files import is_unfinished, regular_file, write_atomically
+from coteach.files import is_unfinished, refuse_other_than_file, regular_file, write_atomically
+from coteach.names import HELD_OUT
 from coteach.runs.experiment import Experiment
 
 LOCK = ".lock"
@@ -18,6 +20,8 @@ EARLIER_STREAM = "1.17"  # the noise_stream of runs from before there was a choi
 PATH_FIELDS = ("out", "data_dir", "resume", "tensorboard")  # of an experiment: where files lie decides no result
 MAY_BE_GIVEN = ("resume", "data_dir", "tensorboard")  # to a run that goes on
 ROWS = ("estimate.jsonl", "metrics.jsonl", "losses.jsonl")  # files that grow from epoch to epoch
+FILES = (LOCK, ".write", "config.toml", "summary.json", "noise.safetensors", "checkpoint.safetensors", *ROWS)
+FOLDERS = ("networks", "opinions")  # with a file for each seed
 
 
 class NotResumable(ValueError):
@@ -65,7 +69,16 @@ def resuming(folder: Path, data_dir: Path | None) -> str:
 def default_folder(experiment: Experiment) -> Path:
     e = experiment
     share = None if e.noise_share is None else f"{e.noise_share:g}"
-    parts = [e.dataset, e.method, e.noise_kind, share, e.fidelity, e.loss_words.replace(" ", "-")]
+    kind = e.noise_kind if e.labels is None else e.labels.stem
+    fidelity = "modern" if e.is_modern and e.fidelity == "paper" else e.fidelity
+    parts = [
+        e.dataset,
+        e.method,
+        None if e.comes_labelled else kind,
+        share,
+        fidelity,
+        e.loss_words.replace(" ", "-"),
+    ]
     return Path("runs") / "-".join(part for part in parts if part)
 
 
@@ -117,10 +130,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:  # a number may be too long, too
         raise NotResumable(f"{path} is damaged: begin anew in another folder.") from error
     config["experiment"].setdefault("noise_stream", EARLIER_STREAM)
+    if "held_out" not in config.get("plan", {}) and HELD_OUT.get(config["experiment"].get("method")):
+        config["experiment"].setdefault("held_out", 0.0)  # as it was before there was such a thing
     return config
 
 
 def append_rows(path: Path, rows: list[dict]) -> None:
+    refuse_other_than_file(path)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
@@ -153,6 +169,29 @@ def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     write_atomically(folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
 
+def summary_digests(folder: Path, summary: dict[str, Any]) -> dict[str, str]:
+    """The SHA-256 of each file of a finished run, and of the summary but for its seconds.
+
+    Networks, which are larger, have only their own checksums.
+    """
+    facts = {name: value for name, value in summary.items() if name not in ("seconds", "sha256")}
+    names = ["config.toml", "noise.safetensors", *ROWS]
+    names += [path.relative_to(folder).as_posix() for path in sorted(folder.glob("opinions/*"))]
+    there = [name for name in names if (folder / name).is_file()]
+    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in there}
+    return digests | {"summary.json": hashlib.sha256(json.dumps(facts).encode()).hexdigest()}
+
+
+def refuse_changed(folder: Path, summary: dict[str, Any]) -> None:
+    """Raise a ValueError if a finished run is not as it was; summaries of before 0.2 say nothing of it."""
+    if not isinstance(told := summary.get("sha256"), dict):
+        return
+    found = summary_digests(folder, summary)
+    for name in told | found:
+        if told.get(name) != found.get(name):
+            raise ValueError(f"{folder / name} is damaged, or was changed since the run: run it anew.")
+
+
 def plain(value: Any) -> Any:
     """As TOML has it: no null, paths as text, tuples as lists."""
     if isinstance(value, dict):
@@ -170,10 +209,25 @@ def described(experiment: Experiment) -> dict[str, Any]:
 # ---- going on with a run that was stopped ----------------------------------------------------------------------
 
 
+def refuse_links(folder: Path) -> None:
+    """Raise a ValueError if a link, or a folder, is in the place of a file that a run reads or writes."""
+    for inside in (folder / name for name in FOLDERS):
+        if inside.is_symlink() or (inside.exists() and not inside.is_dir()):
+            raise NotResumable(f"{inside} is a link or a file, where a folder is to be: begin anew in another.")
+    for path in [folder / name for name in FILES] + [
+        path for name in FOLDERS for path in folder.glob(f"{name}/*")
+    ]:
+        try:
+            refuse_other_than_file(path)
+        except ValueError as error:
+            raise NotResumable(str(error)) from error
+
+
 def stored_experiment(asked: Experiment) -> Experiment:
     """The experiment of the folder to resume; whatever else is asked for must be the same there."""
     folder = asked.resume
     assert folder is not None
+    refuse_links(folder)
     if (folder / "summary.json").exists():
         raise ValueError(f"the run in {folder} is finished: its summary.json is there.")
     stored = as_experiment(read_config(folder)["experiment"], folder)

@@ -18,6 +18,8 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+from coteach.turns import variables_restored
+
 Send = Callable[[Any], None]
 Work = Callable[[Any, Send], None]
 
@@ -193,14 +195,15 @@ def _do(work: Work, item: Any, mailbox: Any) -> None:
 @contextmanager
 def connected(address: str | None) -> Iterator[dict[str, float]]:
     """Ray's cluster of an address, or one of this machine alone that is gone afterwards; gives its resources."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError("Ray is not installed: pip install ray.") from error
-
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     with ExitStack() as until_done:
+        until_done.enter_context(variables_restored("RAY_USAGE_STATS_ENABLED"))
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ImportError as error:
+            raise ValueError("Ray is not installed: pip install ray.") from error
+
         if not ray.is_initialized():
             handler = signal.getsignal(signal.SIGTERM)
             if address:

@@ -11,13 +11,15 @@ import torch
 from torch import nn
 
 import coteach
-from coteach import data, networks, noise
+from coteach import data, modern, networks, noise
 from coteach.augment import AUGMENTS
 from coteach.data import Dataset
 from coteach.data.base import Samples
+from coteach.data.given import read_given_labels
 from coteach.engine import Engine
 from coteach.engine.batches import View
 from coteach.engine.distributed import Processes, join
+from coteach.engine.isolation import generators_restored
 from coteach.engine.setup import (
     Options,
     Setup,
@@ -34,6 +36,8 @@ from coteach.files import read_bounded
 from coteach.measure import Reference
 from coteach.methods import METHODS, Method
 from coteach.noise import Noise
+from coteach.noise.given import no_better_than_chance
+from coteach.noise.record import GIVEN_KINDS
 from coteach.plan import Plan
 from coteach.runs import folder as files
 from coteach.runs.checkpoint import stored_setup
@@ -99,10 +103,11 @@ def prepare(experiments: list[Experiment], dataset: Dataset | None, view: View |
             raise ValueError("the data set is your own: hand it in with run(experiment, dataset).")
         with processes.leader_first():
             dataset = data.load(first.dataset, first.data_dir, **dataset_options(first))
-    plan = fit_to_samples(plan, first, len(dataset.x_train), notes)
+    plan = fit_to_samples(fit_to_images(plan, first, dataset), first, len(dataset.x_train), notes)
     draws = [draw_noise(experiment, dataset) for experiment in experiments]
     problem, reference = make_problem(experiments, dataset, draws, device)
     build = network_builder(first, dataset, device)
+    refuse_image_changes(plan, dataset)
     method = METHODS[first.method]
     network = network_of(build)  # fails here if it does not fit the data
     refuse_small_batches(network, plan, processes.size)
@@ -110,7 +115,13 @@ def prepare(experiments: list[Experiment], dataset: Dataset | None, view: View |
         raise ValueError(f"{method.name} trains in one process: start it without torchrun.")
     if method.views and view is None:
         refuse_views_of_nothing(dataset, method.networks)
-    if first.dataset == OWN and first.tau is None and first.noise_kind == "none":
+    for experiment, draw in zip(experiments, draws, strict=True):
+        if draw.kind in GIVEN_KINDS and no_better_than_chance(draw, dataset.y_train.numpy()):
+            whose = experiment.labels or dataset.name
+            notes.append(
+                f"the labels of {whose} agree with the truth no more than by chance: are they in its order?"
+            )
+    if first.dataset == OWN and first.tau is None and draws[0].kind == "none":
         notes.append("no labels are flipped and tau is not given, so every label is taken for right: give tau")
     if stays_on_host(dataset, problem):
         notes.append("the samples would fill more than half of the free memory of the device: they are streamed")
@@ -133,7 +144,7 @@ def engine_options(experiment: Experiment) -> Options:
 
 def network_of(build: Callable[[], nn.Module]) -> nn.Module:
     """One network, without touching torch's generator."""
-    with torch.random.fork_rng(devices=[]):
+    with generators_restored():
         return build()
 
 
@@ -141,9 +152,11 @@ def named_after(dataset: Dataset, experiment: Experiment) -> Experiment:
     """The recipe follows the data that are handed in: a known name's, or one for a user's own."""
     if dataset.name in data.DATASETS:
         return replace(experiment, dataset=dataset.name)
+    experiment = replace(experiment, dataset=OWN)
+    if experiment.network or experiment.is_modern:
+        return experiment
     words = dataset.vectors is not None
-    network = experiment.network or networks.default_for(dataset.x_train.shape[1:], words)
-    return replace(experiment, dataset=OWN, network=network)
+    return replace(experiment, network=networks.default_for(dataset.x_train.shape[1:], words))
 
 
 def refuse_views_of_nothing(dataset: Dataset, networks: int) -> None:
@@ -159,8 +172,8 @@ def n_epochs(experiment: Experiment) -> int:
 
 
 def dataset_options(experiment: Experiment) -> dict[str, Any]:
-    options = dict(experiment.recipe.data)
-    if experiment.recipe.own_noise is not None:
+    options = dict(experiment.usual.data)
+    if experiment.usual.own_noise is not None:
         options |= {"rate": experiment.noise_share, "seed": experiment.noise_seed}
     return options
 
@@ -168,6 +181,8 @@ def dataset_options(experiment: Experiment) -> dict[str, Any]:
 def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
     """The labels that one experiment learns from, and which of them are right."""
     y = dataset.y_train.numpy()
+    if experiment.labels is not None or dataset.given is not None:
+        return as_given(experiment, dataset, y)
     superclass = None if dataset.superclass is None else dataset.superclass.numpy()
     if experiment.noise_kind == "asymmetric" and superclass is None:
         raise ValueError(
@@ -192,6 +207,28 @@ def draw_noise(experiment: Experiment, dataset: Dataset) -> noise.Noise:
     return draw
 
 
+def as_given(experiment: Experiment, dataset: Dataset, y: np.ndarray) -> noise.Noise:
+    """Labels that come in a file, or with the data set."""
+    if experiment.noise_kind != "none":
+        raise ValueError(
+            f"{dataset.name} comes with given labels: leave --noise out, they are learnt from as they are."
+        )
+    if experiment.labels is None:
+        assert dataset.given is not None
+        return noise.of_labels(
+            dataset.given, y, dataset.n_classes, "human" if experiment.comes_labelled else "given"
+        )
+    if dataset.given is not None or dataset.outside is not None:
+        raise ValueError(f"{dataset.name} comes with its own wrong labels: leave --labels out.")
+    labels = read_given_labels(experiment.labels, len(y), dataset.class_names)
+    return noise.of_labels(labels, y, dataset.n_classes)
+
+
+def truth_is_known(experiment: Experiment, draw: Noise) -> bool:
+    """Not of a user's own labels, which are taken as they are, unless the wrong ones came apart from them."""
+    return experiment.dataset != OWN or draw.kind != "none"
+
+
 def read_matrix(path: Path) -> np.ndarray:
     try:
         text = read_bounded(path, MOST_OF_A_MATRIX).decode().strip()
@@ -211,7 +248,7 @@ def make_problem(
 ) -> tuple[Problem, Reference]:
     """The data on the device, with a row of labels for each run; and what the runs are measured against."""
     runs = [(e, draw, seed) for e, draw in zip(experiments, draws, strict=True) for seed in e.seeds]
-    augment = experiments[0].recipe.augment
+    augment = experiments[0].augment
     x_M, x_test = placed(samples_on_host(dataset, experiments[0]), device)
     problem = Problem(
         x_M=x_M,
@@ -222,7 +259,7 @@ def make_problem(
         matrix_RCC=torch.from_numpy(np.stack([draw.matrix for _, draw, _ in runs])),
         augment=AUGMENTS[augment] if augment else None,
     )
-    known = all(experiment.truth_is_known for experiment in experiments)
+    known = all(truth_is_known(e, draw) for e, draw, _ in runs)
     clean_RM = torch.from_numpy(np.stack([draw.clean for _, draw, _ in runs])).to(device) if known else None
     return problem, Reference(x_test, dataset.y_test.to(device), clean_RM)
 
@@ -252,14 +289,59 @@ def stays_on_host(dataset: Dataset, problem: Problem) -> bool:
 def network_builder(experiment: Experiment, dataset: Dataset, device: str) -> Callable[[], torch.nn.Module]:
     vectors = None if dataset.vectors is None else dataset.vectors.to(device)
     shape = tuple(dataset.x_train.shape[1:])
-    augment = experiment.recipe.augment
-    if augment:
-        shape = (shape[0], AUGMENTS[augment].size, AUGMENTS[augment].size)
+    if experiment.augment and (side := AUGMENTS[experiment.augment].size):
+        shape = (shape[0], side, side)
 
     def build() -> torch.nn.Module:
-        return networks.build(experiment.network_name, shape=shape, n_classes=dataset.n_classes, vectors=vectors)
+        return networks.build(
+            experiment.network_name,
+            shape=shape,
+            n_classes=dataset.n_classes,
+            vectors=vectors,
+            **network_options(experiment, shape, device),
+        )
 
     return build
+
+
+def network_options(experiment: Experiment, shape: tuple[int, ...], device: str) -> dict[str, Any]:
+    """What the modern network is made with; the others are as they are."""
+    if experiment.network_name != modern.MODERN_NETWORK:
+        return {}
+    width = modern.modern_width(device) if experiment.width is None else experiment.width
+    usual = experiment.is_modern and modern.mirrors(shape[0])
+    mirror = usual if experiment.mirror is None else experiment.mirror == "yes"
+    method = METHODS[experiment.method]  # a half view has no mirror image, and features are of one image
+    return {"width": width, "mirror": mirror and not method.views and not method.in_rounds}
+
+
+def fit_to_images(plan: Plan, experiment: Experiment, dataset: Dataset) -> Plan:
+    """The modern recipe for images of this size and number; what was asked for stays."""
+    shape = dataset.x_train.shape[1:]
+    if not experiment.is_modern:
+        return plan
+    if len(shape) != 3:
+        raise ValueError(
+            f"the modern recipe is for images, and samples of {dataset.name} have shape {tuple(shape)}: "
+            "give --recipe paper."
+        )
+    batch = experiment.batch_size or modern.modern_batch(len(dataset.x_train))
+    fitted = modern.modern_plan(plan.epochs, batch, min(shape[1:]), modern.mirrors(shape[0]))
+    free = ["batch_size", "mirror", "shift", "cutout"] + ["lr"] * (plan.optimizer == "sgd")
+    return replace(plan, **{name: fitted[name] for name in free if getattr(experiment, name) is None})
+
+
+def refuse_image_changes(plan: Plan, dataset: Dataset) -> None:
+    shape = dataset.x_train.shape[1:]
+    changes = [name for name in ("mirror", "shift", "cutout") if getattr(plan, name)]
+    if changes and (len(shape) != 3 or dataset.vectors is not None):
+        raise ValueError(
+            f"{changes[0]} is for images, and samples of {dataset.name} have shape {tuple(shape)}: "
+            f"leave --{changes[0]} out."
+        )
+    for name in ("shift", "cutout"):
+        if (pixels := getattr(plan, name)) and pixels >= min(shape[1:]):
+            raise ValueError(f"{name} is {pixels} of {min(shape[1:])} pixels: give a smaller one.")
 
 
 def fit_to_samples(plan: Plan, experiment: Experiment, samples: int, notes: list[str]) -> Plan:
@@ -289,9 +371,12 @@ def config(
     processes: int | None = None,
 ) -> dict[str, Any]:
     """Everything that decides the result, with the choices that were made for the user."""
+    network = network_options(experiment, tuple(problem.x_M.shape[1:]), setup.device)
     return {
         "experiment": files.described(experiment),
-        "plan": asdict(plan) | {"fidelity": str(plan.fidelity), "network": experiment.network_name},
+        "plan": asdict(plan)
+        | {"fidelity": str(plan.fidelity), "network": experiment.network_name}
+        | {name: value for name, value in network.items() if name != "mirror"},  # the plan's, or not for its views
         "engine": {
             "device": setup.device,
             **setup.engine.table(),
@@ -323,4 +408,6 @@ def fingerprint(dataset: Dataset) -> str:
 
 
 def left_over(samples: int, plan: Plan) -> int:
-    return max(0, samples - plan.steps(samples) * plan.batch_size)
+    """Samples that an epoch does not see: those held out, and a rest that fills no batch."""
+    learnt = samples - plan.n_held_out(samples)
+    return samples - min(learnt, plan.steps(learnt) * plan.batch_size)

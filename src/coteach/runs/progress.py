@@ -7,12 +7,13 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load, load_file, save
 
 from coteach.engine.distributed import Processes
 from coteach.engine.setup import hardware
 from coteach.engine.training import Epoch, State, Training, state_of
 from coteach.files import remove_unfinished, write_atomically
+from coteach.labels.ledger import average_precision
 from coteach.measure import loss_histograms
 from coteach.names import EVENTS
 from coteach.networks.models import weights_of
@@ -22,7 +23,10 @@ from coteach.runs import checkpoint
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.runs.folder import last_ten
-from coteach.runs.prepare import Prepared
+from coteach.runs.prepare import Prepared, truth_is_known
+from coteach.tensor_files import refuse_damaged, tensors_as_bytes
+
+NOISE_NAME = "noise.safetensors"
 
 
 class Queue:
@@ -72,25 +76,29 @@ class RunProgress(Queue):
         self.checkpoints = checkpoint.Checkpoints(folders, configs[0])
         self.finished: list[range] = []
         self.waiting = [range(i, min(i + group, runs)) for i in range(0, runs, group)]
-        halved, seconds = [0] * runs, 0.0
+        halved, seconds, kept = [0] * runs, 0.0, None
         if prepared.experiments[0].resume:
-            kept = reopened(folders, configs)
+            kept = reopened(folders, configs, prepared)
             if kept:
                 self.finished, self.waiting, self.resume_from = kept.finished, kept.waiting, kept.state
                 halved, seconds = kept.halved, kept.seconds
                 say(f"going on {resume_point(kept)}")
+                if kept.code not in (None, checkpoint.code_digest()):
+                    say("the code of coteach has changed since the checkpoint: what follows may be otherwise")
         else:
             for folder, config in zip(folders, configs, strict=True):
                 remove_unfinished(folder)
                 files.write_config(folder, config)
         for folder, draw in zip(folders, prepared.draws, strict=True):
-            if not (folder / "noise.safetensors").exists():
-                draw.save(folder / "noise.safetensors")
+            if not (folder / NOISE_NAME).exists():
+                draw.save(folder / NOISE_NAME)
         clean_RM = prepared.reference.clean_RM
         if clean_RM is None:
             clean_RM = torch.ones_like(prepared.problem.y_RM, dtype=torch.bool)
         self.writer = Writer(prepared.experiments, folders, say, clean_RM, halved)
         self.started = time.perf_counter() - seconds
+        if kept is None:
+            self._keep()  # from now on a config.toml that was changed is noticed
 
     @property
     def seconds(self) -> float:
@@ -117,18 +125,61 @@ class RunProgress(Queue):
         self.checkpoints.write(self.finished, self.waiting, self.writer.halved, self.seconds, at, tensors)
 
 
-def reopened(folders: list[Path], configs: list[dict[str, Any]]) -> checkpoint.Checkpoint | None:
-    """The checkpoint of a stack that was stopped, if all is as it was; what came after it is cut off."""
+def reopened(
+    folders: list[Path], configs: list[dict[str, Any]], prepared: Prepared
+) -> checkpoint.Checkpoint | None:
+    """The checkpoint of a stack that was stopped, if all is as it was; what came after it is cut off.
+
+    Everything is checked before anything is changed.
+    """
     kept = checkpoint.read_checkpoint(folders[0])
     for folder, config in zip(folders, configs, strict=True):
         checkpoint.refuse_other(files.read_config(folder), config, folder)
     if kept:
         checkpoint.refuse_other(kept.config, configs[0], folders[0])
+    for folder, draw in zip(folders, prepared.draws, strict=True):
+        refuse_other_noise(folder / NOISE_NAME, draw)
     lengths = kept.lengths if kept else [dict.fromkeys(files.ROWS, 0)] * len(folders)
+    digests = kept.digests if kept and kept.digests else [{}] * len(folders)
+    for folder, length, digest in zip(folders, lengths, digests, strict=True):
+        checkpoint.refuse_lost_rows(folder, length, digest)
+    refuse_lost_networks(kept, folders, prepared)
     for folder, length in zip(folders, lengths, strict=True):
         checkpoint.cut_back(folder, length)
         remove_unfinished(folder)
     return kept
+
+
+def refuse_other_noise(path: Path, draw: Noise) -> None:
+    """The file must hold the labels of this run, or there is none yet."""
+    if not path.exists():
+        return
+    try:
+        same = Noise.load(path).sha256 == draw.sha256
+    except ValueError as error:
+        raise files.NotResumable(f"{path} is damaged: remove it, and it is drawn again.") from error
+    if not same:
+        raise files.NotResumable(f"{path} is of another run: remove it, and it is drawn again.")
+
+
+def refuse_lost_networks(kept: checkpoint.Checkpoint | None, folders: list[Path], prepared: Prepared) -> None:
+    """The files of the runs that are finished must be there, and sound."""
+    if kept is None:
+        return
+    told = kept.digests or [{}] * len(folders)
+    stack = zip(folders, prepared.experiments, told, strict=True)
+    runs = [(folder, seed, digests) for folder, e, digests in stack for seed in e.seeds]
+    for folder, seed, digests in [runs[r] for group in kept.finished for r in group]:
+        judged = prepared.experiments[0].ledger and not prepared.method.in_rounds
+        opinions = [opinions_file(folder, seed)] if judged else []
+        for path in (networks_file(folder, seed), *opinions):
+            try:
+                refuse_damaged(path)
+                digest = digests.get(path.relative_to(folder).as_posix())
+                if digest not in (None, checkpoint.sha256(path.read_bytes())):
+                    raise ValueError("it is of another run")
+            except (OSError, ValueError) as error:
+                raise files.NotResumable(f"{path} is lost or damaged: begin anew in another folder.") from error
 
 
 def refuse_different(processes: Processes, configs: list[dict[str, Any]]) -> None:
@@ -229,7 +280,13 @@ class Writer:
 
 def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     path.parent.mkdir(exist_ok=True)
-    write_atomically(path, save(tensors))
+    write_atomically(path, tensors_as_bytes(None, tensors))
+
+
+def read_written(path: Path) -> dict[str, torch.Tensor]:
+    """What `write_tensors` wrote, if it is still the same."""
+    refuse_damaged(path)
+    return load_file(path)
 
 
 def networks_file(folder: Path, seed: int) -> Path:
@@ -241,10 +298,27 @@ def opinions_file(folder: Path, seed: int) -> Path:
     return folder / "opinions" / f"seed-{seed}.safetensors"
 
 
+def precisions_of_seeds(folder: Path, experiment: Experiment, draw: Noise) -> list[float | None]:
+    """The average precision of finding wrong labels by the quality that the ledger gave them, for each seed.
+
+    None where it cannot be said: no label is known to be wrong, or no ledger was kept. Nor is it said of an
+    open-set, whose outside images have no right label.
+    """
+    if draw.kind == "openset":
+        return [None] * len(experiment.seeds)
+    paths = [opinions_file(folder, seed) for seed in experiment.seeds]
+    return [
+        average_precision(read_written(p)["quality"].numpy(), ~draw.clean) if p.exists() else None for p in paths
+    ]
+
+
 def summarise_run(
-    experiment: Experiment, plan: Plan, rows: list[dict], draw: Noise, device: str, seconds: float
+    experiment: Experiment, plan: Plan, rows: list[dict], draw: Noise, folder: Path, device: str, seconds: float
 ) -> dict[str, Any]:
-    """One cell of a table: means over networks, the last ten epochs and the seeds, in percent."""
+    """One cell of a table: means over networks, the last ten epochs and the seeds, in percent.
+
+    `last` is the accuracy of the networks' mean softmax after the last epoch. `average_precision` is a share.
+    """
     by_seed = [[row for row in rows if row["seed"] == seed] for seed in experiment.seeds]
     means, maxima = zip(*(last_ten(one) for one in by_seed), strict=True)
     last = [row for one in by_seed for row in one[-10:]]
@@ -254,6 +328,9 @@ def summarise_run(
         for name, count in row["events"].items():
             events[name] = events.get(name, 0) + count
     n_networks = len(rows[0]["test_accuracy"])
+    finals = [100 * one[-1]["ensemble_accuracy"] for one in by_seed]
+    found = precisions_of_seeds(folder, experiment, draw)
+    known = [precision for precision in found if precision is not None]
     return {
         "network": experiment.network_name,
         "method": experiment.method,
@@ -262,7 +339,7 @@ def summarise_run(
         "fidelity": str(experiment.parsed_fidelity),
         "noise": draw.kind,
         "rate": draw.nominal_rate,
-        "realised_rate": draw.rate if experiment.truth_is_known else None,
+        "realised_rate": draw.rate if truth_is_known(experiment, draw) else None,
         "noise_seed": experiment.noise_seed,
         "noise_sha256": draw.sha256,
         "epochs": plan.epochs,
@@ -273,7 +350,11 @@ def summarise_run(
         "mean_per_seed": [100 * mean for mean in means],
         "mean_per_network": [100 * fmean(row["test_accuracy"][n] for row in last) for n in range(n_networks)],
         "ensemble": 100 * fmean(row["ensemble_accuracy"] for row in last),
+        "last": fmean(finals),
+        "last_per_seed": finals,
         "label_precision": 100 * fmean(precisions) if precisions else None,
+        "average_precision": fmean(known) if known else None,
+        "average_precision_per_seed": found,
         "events": events,
         "seconds": round(seconds, 2),
         "hardware": hardware(device),

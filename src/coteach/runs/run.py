@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from coteach.data import Dataset
 from coteach.engine import Engine
 from coteach.engine.batches import View, same_view
 from coteach.engine.distributed import ProcessLost
+from coteach.engine.isolation import generators_restored
 from coteach.engine.stream import closing_streams
 from coteach.engine.training import Epoch, Problem, Training, start
 from coteach.iterative import fit_iterative
@@ -32,10 +32,10 @@ from coteach.runs.checkpoint import advising_resume
 from coteach.runs.experiment import Experiment, differing_fields
 from coteach.runs.folder import locked, stored_experiment
 from coteach.runs.prepare import Prepared, dataset_options, named_after, prepare
-from coteach.runs.progress import Queue, RunProgress, networks_file, refuse_different, summarise_run
+from coteach.runs.progress import Queue, RunProgress, networks_file, read_written, refuse_different, summarise_run
 from coteach.train import fit, mini_batch
 
-MAY_DIFFER = {"noise", "rate", "matrix", "noise_seed", "noise_stream", "tau", "seeds", "out", "resume"}
+MAY_DIFFER = {"noise", "rate", "matrix", "labels", "noise_seed", "noise_stream", "tau", "seeds", "out", "resume"}
 
 log = logging.getLogger("coteach")
 
@@ -82,9 +82,9 @@ class Result:
         if n not in range(self.networks):
             raise ValueError(f"there is no network {n}: give one of {', '.join(map(str, range(self.networks)))}.")
         path = networks_file(self.folder, seeds[0] if seed is None else seed)
-        with torch.random.fork_rng(devices=[]):
+        with generators_restored():
             networks = [self.build() for _ in range(self.networks)]
-        take_weights(networks, load_file(path), path)
+        take_weights(networks, read_written(path), path)
         return networks[n].to(self.device).eval()
 
 
@@ -148,7 +148,7 @@ def run_together(
     Parameters
     ----------
     experiments : list of Experiment
-        They may differ in noise, rate, τ, seeds and folder.
+        They may differ in noise, rate, labels, τ, seeds and folder.
     dataset, view, trackers, say, on_epoch
         As `run` has them; trackers follow one experiment only.
 
@@ -188,14 +188,17 @@ def run_stack(
         say, on_epoch = lambda line: None, lambda epoch: None
     for line in prepared.notes:
         say(line)
-    claimed = processes.broadcast(lambda: [str(e.resume or files.claim(e)) for e in experiments])
+    claimed = processes.broadcast(lambda: [str(opened(e)) for e in experiments])
     folders = [Path(folder) for folder in claimed]
     with ExitStack() as until_done:
         for folder in folders if processes.is_leader else ():
             until_done.enter_context(locked(folder))
+            if experiments[0].resume is None:
+                files.refuse_if_taken(folder)  # by another run, which was there a moment ago
         until_done.enter_context(naming_the_folder(folders[0]))
         again = f"`{files.resuming(folders[0], experiments[0].data_dir)}`" if alone else "the same command"
         until_done.enter_context(advising_resume(folders[0], again, say))
+        until_done.enter_context(generators_restored(prepared.device))
         until_done.enter_context(prepared.setup.active())
         followed = until_done.enter_context(TrackedRun(trackers if processes.is_leader else (), folders[0], say))
 
@@ -212,6 +215,14 @@ def run_stack(
         return results
 
 
+def opened(experiment: Experiment) -> Path:
+    """The folder to write to: a new one, or that of the run to go on with."""
+    if experiment.resume is None:
+        return files.claim(experiment)
+    files.refuse_links(experiment.resume)
+    return experiment.resume
+
+
 def train_in_groups(
     p: Prepared, folders: list[Path], say: Callable[[str], None], on_epoch: Callable[[Epoch], None]
 ) -> Queue:
@@ -226,6 +237,7 @@ def train_in_groups(
 
     def train_group(group: range) -> Training:
         problem, reference = p.problem.part(group), p.reference.part(group)
+        torch.manual_seed(problem.seeds[0])  # for networks with dropout
 
         def after(epoch: Epoch) -> None:
             epoch = replace(epoch, rows=measure(epoch, reference))
@@ -278,8 +290,9 @@ def finish(p: Prepared, progress: Queue, i: int, experiment: Experiment, folder:
     def end() -> tuple[list[dict], dict[str, Any]]:
         assert isinstance(progress, RunProgress)
         rows = progress.writer.rows[i]
-        summary = {"dataset": p.dataset.name}
-        summary |= summarise_run(experiment, p.plan, rows, p.draws[i], p.device, progress.seconds)
+        summary: dict[str, Any] = {"dataset": p.dataset.name}
+        summary |= summarise_run(experiment, p.plan, rows, p.draws[i], folder, p.device, progress.seconds)
+        summary["sha256"] = files.summary_digests(folder, summary)
         files.write_summary(folder, summary)
         if i == len(p.experiments) - 1:  # until then the stack goes on together
             progress.checkpoints.remove()

@@ -4,6 +4,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const audit = JSON.parse($("audit").textContent);
+  const toCheck = audit.flag === "calibrate"; // a random sample of all qualities, not the worst labels
   const decisions = new Decisions(audit, storageOrNull());
   const label = (c) => visible(audit.classes[c]);
   const ROW = 64; // pixels, as in the style
@@ -132,11 +133,12 @@
   function drawOpinions() {
     const networks = audit.p_given.map((p_given, n) => {
       const box = make("div", "network");
-      const name = audit.p_given.length > 1 ? `Network ${n + 1}` : "The network";
+      const name = audit.p_given.length > 1 ? `Network ${n + 1}` : audit.judge;
       box.append(make("h3", "", name), bar("given", "given", p_given[at]), bar("suggested", "suggested", audit.p_suggested[n][at]));
       return box;
     });
-    $("networks").replaceChildren(...networks);
+    const reason = audit.reason ? [make("p", "muted", visible(audit.reason[at]))] : [];
+    $("networks").replaceChildren(...networks, ...reason);
   }
 
   function drawSample() {
@@ -287,8 +289,10 @@
     shown = matching(audit, decisions, filter());
     at = shown.length ? shown[Math.min(placeOf(shown, wanted), shown.length - 1)] : -1;
     const all = shown.length === audit.id.length;
-    const some = shown.length === 1 ? "1 suspect" : `${amount(shown.length)} suspects`;
-    $("shown").textContent = all ? `${some}, the worst first` : `${some} of ${amount(audit.id.length)}, the worst first`;
+    const what = toCheck ? "sample" : "suspect";
+    const order = toCheck ? "in random order" : "the worst first";
+    const some = shown.length === 1 ? `1 ${what}` : `${amount(shown.length)} ${what}s`;
+    $("shown").textContent = all ? `${some}, ${order}` : `${some} of ${amount(audit.id.length)}, ${order}`;
     $("filter-state").textContent = all ? "" : "is on";
     drawRows(); // gives the list its height, without which it cannot scroll
     if (at >= 0) bringIntoView();
@@ -324,7 +328,7 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
     exported = decisions.log.length;
     const n = decisions.count;
-    const command = `coteach audit --apply ${decisions.file} --out ${audit.folder}`;
+    const command = `coteach audit --${audit.flag} ${decisions.file} --out ${audit.folder}`;
     $("exported-text").textContent = `${decisions.file} with ${amount(n)} decision${n === 1 ? "" : "s"} is in your downloads. Move it to your working folder, then:`;
     $("command").textContent = command;
     $("copy").textContent = "Copy";
@@ -455,9 +459,9 @@
     document.addEventListener("DOMContentLoaded", draw); // the pictures are there now
   }
 
-  $("title").textContent = `Suspect labels of ${visible(audit.source)}`;
+  const heading = `${toCheck ? "Labels to check" : "Suspect labels"} of ${visible(audit.source)}`;
+  $("title").textContent = document.title = heading;
   $("title").title = audit.source;
-  document.title = `Suspect labels of ${visible(audit.source)}`;
   $("about").textContent = audit.about;
   if (audit.notes.length) {
     $("notes").hidden = false;

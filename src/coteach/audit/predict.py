@@ -1,0 +1,63 @@
+"""New data through a saved classifier: of `coteach audit`, or of `RobustClassifier.save`. M samples, C classes."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coteach.audit.arrays import load_arrays
+from coteach.audit.encoding import ENCODING_FILE, features, read_encoding
+from coteach.audit.judge import module_named
+from coteach.audit.tables import TableEncoder
+from coteach.classifier import RobustClassifier
+from coteach.classifier.files import USUAL_NAME
+
+READ_TOGETHER = 256  # images
+
+
+def load_model(model: Path, module: str | None, device: str) -> tuple[RobustClassifier, Path | None]:
+    """The classifier, and the folder that tells how its data became numbers, if there is one."""
+    path = model / USUAL_NAME if model.is_dir() else model
+    if model.is_dir() and not path.is_file():
+        raise ValueError(f"{model} holds no {USUAL_NAME}: give the folder of an audit, or a model file.")
+    classifier = RobustClassifier.load(path, module=module_named(module))
+    classifier.set_params(device=device)
+    return classifier, path.parent if (path.parent / ENCODING_FILE).is_file() else None
+
+
+def header(classifier: RobustClassifier) -> list[str]:
+    return ["file", "row", "predicted", "probability", *(f"p_{c}" for c in classifier.classes_)]
+
+
+def predicted_rows(classifier: RobustClassifier, places: Sequence[list], x: np.ndarray) -> Iterator[list[Any]]:
+    """Where a sample lies, the likeliest class and its probability, then that of every class."""
+    for place, p_C in zip(places, classifier.predict_proba(x), strict=True):
+        best = int(p_C.argmax())
+        yield [*place, classifier.classes_[best], *(f"{p:.6f}" for p in (p_C[best], *p_C))]
+
+
+def read_new(folder: Path | None, files: Sequence[Path]) -> Iterator[tuple[list[list], np.ndarray]]:
+    """[file, row] of each sample, and all of them as the networks take them; images come some at a time."""
+    encoding = {"kind": "arrays"} if folder is None else read_encoding(folder)
+    if not isinstance(encoding, TableEncoder) and encoding["kind"] == "images":
+        paths = [path for file in files for path in images_in(file)]
+        for begin in range(0, len(paths), READ_TOGETHER):
+            some = paths[begin : begin + READ_TOGETHER]
+            yield [[str(path), ""] for path in some], features(folder or "", some)
+        return
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file} is not a file: give tables or npz files, as the model was trained on.")
+        x = load_arrays(file, ("x",))["x"] if folder is None else features(folder, file)
+        yield [[str(file), row] for row in range(1, len(x) + 1)], x
+
+
+def images_in(path: Path) -> list[Path]:
+    """The file itself, or all files below a folder that are not hidden."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ValueError(f"there is no {path}: give images, or folders of them.")
+    below = (file for file in path.rglob("*") if file.is_file())
+    return sorted(file for file in below if not any(part.startswith(".") for part in file.relative_to(path).parts))

@@ -1,0 +1,136 @@
+"""Helps in groups: what most people need by `--help`, every flag by `--help-all`; and flags that are misspelt."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import Field, fields
+from functools import cache
+from typing import Any
+
+import tyro
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from coteach import names
+from coteach.names import Flag
+
+# The flags of `--help`, by what they are for. Those of a command that is not here are few, and all are shown.
+GROUPS = {
+    "audit": {
+        "your data": "images table npz label text encoder embeddings",
+        "how to look": "learner noise_rate check",
+        "files": "out apply calibrate",
+    },
+    "run": {
+        "data and labels": "dataset noise rate labels",
+        "method": "method loss tau fidelity",
+        "training": "recipe network epochs batch_size lr seeds",
+        "files": "data_dir out resume device",
+    },
+}
+OTHERS = "everything else"
+FLAG_COLUMNS = 22
+SHORT_TEXTS = {  # names without their meanings
+    ("run", "dataset"): "Data set: mnist, cifar10, news, …; coteach data lists all.",
+    ("run", "method"): f"Rule: {', '.join(names.METHOD_MEANINGS)}.",
+    ("run", "loss"): f"Loss: {', '.join(names.LOSS_MEANINGS)}.",
+    ("run", "noise"): f"Flips of training labels: {', '.join(names.NOISES)}.",
+    ("run", "network"): "Network, such as mlp, small_cnn, cnn7, preact_resnet18 or fast_cnn.",
+    ("run", "recipe"): "Where defaults come from: the paper's appendix, or a learner of today.",
+}
+# Words that mean the same in every command, and the field that has them in one.
+SAME_WORDS = {("run", "--noise-rate"): "--tau", ("audit", "--network"): "--module"}
+
+
+def command_help(command: str, kind: type, about: str, everything: bool) -> Group:
+    """The help of a command, without its examples."""
+    flags = {field.name: field for field in fields(kind)}
+    grouped = {title: [n for n in words.split() if n in flags] for title, words in GROUPS.get(command, {}).items()}
+    named = {name for group in grouped.values() for name in group}
+    rest = [name for name in flags if name not in named]
+    if everything or not grouped:
+        grouped[OTHERS if grouped else "flags"] = rest
+    parts: list[Any] = [Text(f"usage: coteach {command} [flags]\n\n{about}")]
+    for title, group in grouped.items():
+        if group:
+            parts += [Text(f"\n{title}", "bold"), flag_table(command, kind, group, everything)]
+    if GROUPS.get(command) and not everything:
+        parts.append(Text(f"\n{len(rest)} more flags: coteach {command} --help-all"))
+    return Group(*parts)
+
+
+def flag_table(command: str, kind: type, group: list[str], everything: bool) -> Table:
+    """A row a flag: its name, what it does, what it is by default."""
+    table = Table(box=None, show_header=False, padding=(0, 0, 0, 2))
+    table.add_column(style="cyan", width=FLAG_COLUMNS)
+    table.add_column()
+    by_name = {field.name: field for field in fields(kind)}
+    for name in group:
+        field = by_name[name]
+        look = flag_of(field)
+        text = look.text or flag_texts(kind).get(name, "")
+        default = look.default if look.default else str(field.default)
+        if not everything and command in GROUPS:
+            text = SHORT_TEXTS.get((command, name), text.split(". ")[0].removesuffix(".") + ".")
+            default = default.split("; ")[0]
+        about = Text(f"{text} ")
+        about.append(f"({default})", "dim")
+        table.add_row(Text(f"{spelling(command, field)} {look.metavar}".strip()), about)
+    return table
+
+
+def flag_of(field: Field) -> Flag:
+    """How a field looks: as it says itself, or by its type."""
+    for note in getattr(field.type, "__metadata__", ()):
+        if isinstance(note, Flag):
+            return note
+    if isinstance(field.default, bool):
+        return Flag("", "no" if not field.default else "yes")
+    return Flag(getattr(field.type, "__name__", "NAME").upper() if isinstance(field.type, type) else "NAME", "")
+
+
+def spelling(command: str, field: Field) -> str:
+    """The flag of a field, as it is typed; a switch that is on is there to be turned off."""
+    if tyro.conf.Positional in getattr(field.type, "__metadata__", ()):
+        return ""
+    flag = f"--{field.name.replace('_', '-')}"
+    common = {own: word for (of, word), own in SAME_WORDS.items() if of == command}
+    return f"--no-{flag[2:]}" if field.default is True else common.get(flag, flag)
+
+
+@cache
+def flag_texts(kind: type) -> dict[str, str]:
+    """The docstrings below the fields of a dataclass."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            found[field.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
+    return found
+
+
+def with_own_words(command: str, words: list[str]) -> list[str]:
+    """With the command's own flag for a word that is the same in all commands."""
+    return [SAME_WORDS.get((command, word), word) for word in words]
+
+
+def refuse_unknown_flags(command: str, kind: type, words: list[str]) -> None:
+    """Raise a ValueError that names the nearest flag."""
+    known = sorted(flags_of(command, kind))
+    for word in words:
+        flag = word.partition("=")[0].replace("_", "-")
+        if flag.startswith("--") and flag not in known:
+            near = names.nearest(flag, known)
+            raise ValueError(f"coteach {command} has no flag {flag}{near}: its --help-all lists them.")
+
+
+def flags_of(command: str, kind: type) -> Iterator[str]:
+    for field in fields(kind):
+        flag = f"--{field.name.replace('_', '-')}"
+        yield from (flag, spelling(command, field))
+        if isinstance(field.default, bool):
+            yield f"--no-{flag[2:]}"
+    yield from ("--help", "--help-all")

@@ -1,0 +1,73 @@
+"""`coteach predict`: new data through a classifier that `coteach audit` or `RobustClassifier.save` wrote."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from coteach.files import as_csv, write_atomically
+from coteach.names import Flag
+from coteach.terminal import console, progress_bars
+
+PREDICT_EXAMPLES = """
+examples:
+  # images, one by one or in folders, through the model of an audit
+  coteach predict runs/audit photos/new > labels.csv
+  # a table with the same columns, or arrays x in an npz file
+  coteach predict runs/audit people-2026.csv --out labels.csv
+  # a classifier that was saved from Python, on arrays
+  coteach predict model.safetensors embeddings.npz
+
+Writes a CSV: file, row, the predicted class, and the probability of each class.
+"""
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Label new data with the model of an audit, or one saved from Python."""
+
+    model: Annotated[Path, tyro.conf.Positional, Flag("MODEL", "none")]
+    """Folder that `coteach audit` wrote, or file that `RobustClassifier.save` wrote."""
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional, Flag("FILES", "none")]
+    """New data of the same kind: images or folders of them, tables, npz files with an array x."""
+    out: Annotated[Path | None, Flag("CSV", "none, it is printed")] = None
+    """File to write, which must not be there yet."""
+    module: Annotated[str | None, Flag("M", "none")] = None
+    """package.module:factory of the network, if the model was trained with one of your own."""
+    device: Annotated[str, Flag("D", "auto, a GPU if there is one")] = "auto"
+    """auto, cpu, cuda or cuda:1."""
+
+    def check(self) -> None:
+        """Raise a ValueError for whatever can be seen to be wrong without reading a model."""
+        if not self.model.exists():
+            raise ValueError(f"there is no {self.model}: give the folder of an audit, or a model file.")
+        if not self.files:
+            raise ValueError("no new data are given: name files after the model.")
+        if self.out is not None and self.out.exists():
+            raise ValueError(f"{self.out} is there already: give --out another name.")
+
+
+def predict_command(predict: Predict) -> None:
+    predict.check()
+    from coteach.audit.predict import header, load_model, predicted_rows, read_new
+    from coteach.engine.setup import chosen_device
+
+    chosen_device(predict.device)
+    classifier, folder = load_model(predict.model, predict.module, predict.device)
+    rows = [header(classifier)]
+    with progress_bars(Console(stderr=True)) as bars:  # so that a CSV can be piped on
+        task = bars.add_task("predicting", total=None, note="")
+        for places, x in read_new(folder, predict.files):
+            rows += predicted_rows(classifier, places, x)
+            bars.update(task, advance=len(places))
+    if predict.out is None:
+        sys.stdout.write(as_csv(rows))
+        return
+    try:
+        write_atomically(predict.out, as_csv(rows))
+    except OSError as error:
+        raise ValueError(f"{predict.out} cannot be written ({error.strerror}): give another --out.") from error
+    console.print(f"{len(rows) - 1:,} samples, written to {predict.out}", markup=False, soft_wrap=True)

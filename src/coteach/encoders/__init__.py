@@ -1,0 +1,1 @@
+"""Frozen networks that make features of images and texts."""

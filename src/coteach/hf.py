@@ -1,0 +1,370 @@
+"""Hugging Face: a model, or a pair of them, in transformers' `Trainer`, on labels of which some are wrong.
+
+Needs the extra `hf`. B samples of a mini-batch, M samples, C classes.
+"""
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset as TorchDataset
+
+from coteach.data.dicts import INDEX_COLUMN, LABEL_COLUMNS
+from coteach.files import write_atomically
+from coteach.loops.ledger import Ledger
+from coteach.loops.pair import Pair, logits_of, mean_probabilities
+from coteach.loops.selection import Selection
+from coteach.tensor_files import read_tensors, tensors_as_bytes
+
+try:
+    from transformers import TrainerCallback, TrainingArguments, default_data_collator
+    from transformers.trainer_callback import TrainerControl, TrainerState
+except ImportError as missing:
+    raise ImportError("coteach.hf needs transformers: pip install 'coteach[hf]'.") from missing
+
+NO_CHECKPOINT = "holds nothing of CoteachCallback: begin the training anew."
+
+
+class CoteachCallback(TrainerCallback):
+    """What a `Trainer` lacks: the rule, the noise rate's schedule, and the ledger.
+
+    Give it as `callbacks=[callback]`, and its parts as `compute_loss_func=callback.loss`,
+    `data_collator=callback.collator(…)` and, for a pair, `preprocess_logits_for_metrics=callback.ensemble`. The
+    training set comes from `with_index`. The model is a `coteach.Pair`, or one model for a method of one network.
+
+    It sets `remove_unused_columns=False`, since a Trainer would drop the index; the collator drops the other
+    columns that the model does not take. It clips the gradients of a pair network by network, and where it cannot,
+    warns.
+
+    Parameters
+    ----------
+    method : str
+        As that of `coteach.Selection`.
+    noise_rate : float or "auto"
+        The share of wrong labels; "auto" learns it on the way.
+    classes : sequence of str, optional
+        What the ledger calls the classes; by default the names in the training set's `ClassLabel`.
+    **options
+        `ramp` and `warmup` in steps of the optimiser, `loss`, `keep_per_class` and `window`: those of
+        `coteach.Selection`.
+
+    Attributes
+    ----------
+    selection : Selection
+        Once a training has begun.
+    ledger : Ledger
+        Likewise: what the networks thought of each label.
+
+    Examples
+    --------
+    >>> callback = CoteachCallback("coteaching", noise_rate=0.2)
+    >>> collate = callback.collator()
+    >>> collate([{"x": [1.0], "label": 0, "index": 7}])["index"]
+    tensor([7])
+    """
+
+    def __init__(
+        self,
+        method: str = "coteaching",
+        noise_rate: float | str = "auto",
+        classes: Sequence[str] | None = None,
+        **options: Any,
+    ):
+        self.settings: dict[str, Any] = dict(options, method=method, noise_rate=noise_rate)
+        Selection(**self.settings, steps=1)  # what is wrong is told before anything is trained
+        self.classes = None if classes is None else list(classes)
+        self.accepted: set[str] = set()  # columns that the model takes; all if it is empty
+        self.selection: Selection | None = None
+        self.ledger: Ledger | None = None
+        self.index: Tensor | None = None
+        self.steps_done, self.max_norm = 0, 0.0
+        self.watched: nn.Module | None = None
+
+    # ---- what the Trainer is given ------------------------------------------------------------------------------
+
+    def loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+        """As `compute_loss_func`: while training the selection's loss, while evaluating that of the ensemble.
+
+        Parameters
+        ----------
+        outputs : whatever the model returns, with logits
+        labels : tensor of shape (B,)
+        num_items_in_batch : int, optional
+            The samples of a whole step, where gradients are accumulated or several devices train.
+
+        Examples
+        --------
+        >>> with torch.no_grad():
+        ...     float(CoteachCallback().loss(torch.zeros(2, 5, 4), torch.zeros(5, dtype=torch.int64)).exp())
+        4.0
+        """
+        logits = logits_of(outputs)
+        if not torch.is_grad_enabled():
+            return nn.functional.cross_entropy(self.ensemble(logits, labels), labels)
+        if self.selection is None:
+            raise ValueError("the Trainer does not know the callback: give callbacks=[callback], too.")
+        if self.index is None:
+            raise ValueError(
+                "the Trainer dropped the index: give train_dataset=coteach.hf.with_index(…) and "
+                "data_collator=callback.collator(…)."
+            )
+        self.selection.step = self.steps_done  # the parts of one step are picked from at one rate
+        loss = self.selection(logits, labels, self.index)
+        self.index = None
+        return loss if num_items_in_batch is None else loss * len(labels) / num_items_in_batch
+
+    def ensemble(self, logits: Tensor, labels: Tensor | None = None) -> Tensor:
+        """As `preprocess_logits_for_metrics`: both networks' opinion (2, B, C) as one (B, C), in logarithms.
+
+        Parameters
+        ----------
+        logits : tensor of shape (2, B, C), or (B, C), which is returned as it is
+        labels : ignored
+
+        Examples
+        --------
+        >>> CoteachCallback().ensemble(torch.zeros(2, 5, 4)).shape
+        torch.Size([5, 4])
+        """
+        return logits if logits.dim() == 2 else mean_probabilities(logits.float()).log()
+
+    def collator(self, inner: Callable[[list], dict] | None = None) -> "IndexCollator":
+        """As `data_collator`: puts samples together as `inner` does, and hands their numbers on.
+
+        Parameters
+        ----------
+        inner : callable, optional
+            Such as `DataCollatorWithPadding(tokenizer)`; by default transformers' own.
+
+        Examples
+        --------
+        >>> batch = CoteachCallback().collator()([{"x": [1.0], "index": 3}, {"x": [2.0], "index": 0}])
+        >>> batch["x"].shape, batch["index"].tolist()
+        (torch.Size([2, 1]), [3, 0])
+        """
+        return IndexCollator(inner or default_data_collator, self.accepted)
+
+    def annotate(self, dataset: Any, label: str = "label") -> Any:
+        """The training set with two more columns, `label_quality` and `suggested_label`.
+
+        Parameters
+        ----------
+        dataset : datasets.Dataset
+            As trained on, with its index; it may have been shuffled or filtered since.
+        label : str
+            The column of the labels, whose names the suggested ones get.
+
+        Returns
+        -------
+        dataset : datasets.Dataset
+            `label_quality` is from 0 (wrong, in the eyes of the networks) to 1. A sample that was never dealt has
+            no suggested label.
+
+        Examples
+        --------
+        >>> CoteachCallback().annotate(None)
+        Traceback (most recent call last):
+        ValueError: nothing was trained yet: call trainer.train() first.
+        """
+        if self.ledger is None:
+            raise ValueError("nothing was trained yet: call trainer.train() first.")
+        if INDEX_COLUMN not in dataset.column_names:
+            raise ValueError("the data set has no column index: give the one that coteach.hf.with_index made.")
+        rows = np.asarray(dataset[INDEX_COLUMN])
+        suggested = [None if c < 0 else int(c) for c in self.ledger.suggestion()[rows]]
+        dataset = dataset.add_column("label_quality", self.ledger.quality()[rows].tolist())
+        return dataset.add_column("suggested_label", suggested, feature=dataset.features.get(label))
+
+    # ---- what the Trainer tells ---------------------------------------------------------------------------------
+
+    def on_init_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        args.remove_unused_columns = False
+        self._watch(kwargs["model"])
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if args.n_gpu > 1:
+            raise ValueError(
+                f"one process has {args.n_gpu} GPUs, over which logits of two networks cannot be spread: start it "
+                "with torchrun, or set CUDA_VISIBLE_DEVICES=0."
+            )
+        model, dataset = kwargs["model"], getattr(kwargs["train_dataloader"], "dataset", None)
+        if not hasattr(dataset, "__len__"):
+            raise ValueError("the training set has no length, so its samples have no numbers: give another kind.")
+        self._watch(model)
+        self.ledger = Ledger(len(dataset), self.classes or class_names(dataset))  # pyrefly: ignore[bad-argument-type]
+        self.selection = Selection(**self.settings, steps=state.max_steps, ledger=self.ledger)
+        if state.global_step:
+            self._go_on(checkpoint_file(args, state))
+        self._take_over_clipping(args, model)
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.steps_done = state.global_step
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.max_norm:
+            kwargs["model"].clip_gradients(self.max_norm)
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.selection is not None:
+            self.selection.next_epoch()
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        path = checkpoint_file(args, state)
+        if self.selection is not None and path.parent.is_dir():
+            write_atomically(path, tensors_as_bytes({"kind": "selection"}, self.selection.get_extra_state()))
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.ledger is not None:
+            self.ledger.gather()
+        if self.max_norm:
+            args.max_grad_norm, self.max_norm = self.max_norm, 0.0
+
+    # ---- how --------------------------------------------------------------------------------------------------
+
+    def _watch(self, model: nn.Module) -> None:
+        """Take the index out of what the model is called with, for the loss to find it."""
+        if model is None or model is self.watched:
+            return
+
+        def take_index(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+            self.index = kwargs.pop(INDEX_COLUMN, None)
+            return args, kwargs
+
+        model.register_forward_pre_hook(take_index, with_kwargs=True)
+        self.watched = model
+        network = model.networks[0] if isinstance(model, Pair) else model
+        self.accepted |= set(inspect.signature(network.forward).parameters) - {"args", "kwargs"}
+
+    def _take_over_clipping(self, args: TrainingArguments, model: nn.Module) -> None:
+        """By the norm of both networks together, each would be scaled as its peer needs it."""
+        if not (isinstance(model, Pair) and args.max_grad_norm):
+            return
+        if args.fp16 or args.deepspeed or args.fsdp:
+            warnings.warn(
+                "gradients are clipped by the norm of both networks together, since they are scaled or spread: "
+                "set max_grad_norm=0 or bf16=True to keep the networks apart.",
+                stacklevel=2,
+            )
+            return
+        self.max_norm, args.max_grad_norm = args.max_grad_norm, 0.0
+
+    def _go_on(self, path: Path) -> None:
+        assert self.selection is not None
+        _, tensors = read_tensors(path, NO_CHECKPOINT)
+        self.selection.set_extra_state(tensors)
+
+
+class IndexCollator:
+    """Puts samples together, hands their numbers on, and leaves out what the model does not take.
+
+    Parameters
+    ----------
+    inner : callable
+        Puts a list of dicts together.
+    accepted : set of str
+        Names that the model takes besides labels; empty for all.
+
+    Examples
+    --------
+    >>> collate = IndexCollator(default_data_collator, {"x"})
+    >>> sorted(collate([{"x": [1.0], "text": "so", "label": 1, "index": 0}]))
+    ['index', 'labels', 'x']
+    """
+
+    def __init__(self, inner: Callable[[list], dict], accepted: set[str]):
+        self.inner, self.accepted = inner, accepted
+
+    def __call__(self, samples: list) -> Any:
+        index = [
+            sample[INDEX_COLUMN] for sample in samples if isinstance(sample, Mapping) and INDEX_COLUMN in sample
+        ]
+        taken = self.accepted.union(LABEL_COLUMNS) if self.accepted else None
+        batch = self.inner(
+            [
+                {k: v for k, v in sample.items() if k != INDEX_COLUMN and (taken is None or k in taken)}
+                for sample in samples
+            ]
+        )
+        if index:
+            batch[INDEX_COLUMN] = torch.as_tensor(index)
+        return batch
+
+
+def with_index(dataset: Any) -> Any:
+    """The data set with each sample's number as the column, or entry, `index`.
+
+    Parameters
+    ----------
+    dataset : datasets.Dataset, or a torch data set of dicts
+
+    Examples
+    --------
+    >>> with_index([{"x": 1.0}, {"x": 2.0}])[1]
+    {'x': 2.0, 'index': 1}
+    """
+    if not hasattr(dataset, "__len__"):
+        raise ValueError("the data set has no length, so its samples have no numbers: give another kind.")
+    if not hasattr(dataset, "add_column"):
+        return Numbered(dataset)
+    if INDEX_COLUMN in dataset.column_names:
+        raise ValueError("the data set has a column index already: rename it, or leave it out.")
+    return dataset.add_column(INDEX_COLUMN, list(range(len(dataset))))
+
+
+class Numbered(TorchDataset):
+    """A torch data set of dicts, each with its number.
+
+    >>> len(Numbered([{"x": 1.0}]))
+    1
+    """
+
+    def __init__(self, dataset: Any):
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return dict(self.dataset[index]) | {INDEX_COLUMN: index}
+
+
+def class_names(dataset: Any) -> list[str] | None:
+    """Those of the `ClassLabel` among a data set's columns, if there is one.
+
+    >>> class_names([{"x": 1.0}])
+    """
+    features = getattr(dataset, "features", None) or {}
+    for column in LABEL_COLUMNS:
+        if hasattr(features.get(column), "names"):
+            return list(features[column].names)
+    return None
+
+
+def checkpoint_file(args: TrainingArguments, state: TrainerState) -> Path:
+    """Beside the Trainer's own files; each process has one.
+
+    >>> checkpoint_file(TrainingArguments("out", use_cpu=True), TrainerState(global_step=5)).as_posix()
+    'out/checkpoint-5/coteach-0.safetensors'
+    """
+    return Path(
+        args.output_dir or ".", f"checkpoint-{state.global_step}", f"coteach-{args.process_index}.safetensors"
+    )

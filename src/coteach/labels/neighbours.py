@@ -1,0 +1,90 @@
+"""The nearest samples, and what class they speak for. No labels are learnt: a second opinion beside any model.
+
+M samples, K nearest of each, C classes, F features.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from coteach.labels.quality import of_given_labels
+
+NEAREST = 20  # that vote
+CANDIDATES = 100  # nearest, of which the first that are trusted vote
+NUMBERS_AT_ONCE = 2**24  # similarities in memory
+A_TENTH = 0.1  # of the vote, mixed into a model's probabilities to see whether it tells anything new
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The nearest samples of each, how all are labelled, and what a model says that never saw the label."""
+
+    nearest_MK: np.ndarray = field(repr=False)
+    labels_M: np.ndarray = field(repr=False)
+    n_classes: int
+    voters: int = NEAREST
+    held_out_MC: np.ndarray | None = field(default=None, repr=False)
+
+    def vote(self, trusted_M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How many of the nearest trusted samples are labelled so, and the probabilities that makes (both MC)."""
+        votes_MC = votes(self.nearest_MK, self.labels_M, trusted_M, self.n_classes, self.voters)
+        return votes_MC, vote_probabilities(votes_MC, self.labels_M, trusted_M)
+
+    @cached_property
+    def vote_of_all(self) -> np.ndarray:
+        """The probabilities if every sample is trusted (MC)."""
+        return self.vote(np.ones(len(self.labels_M), dtype=bool))[1]
+
+    @cached_property
+    def tell_more(self) -> bool:
+        """Whether the model would predict held-out labels better if it listened a little to the vote of all.
+
+        Believed where nothing is held out.
+        """
+        if self.held_out_MC is None:
+            return True
+        model_M, vote_M = (of_given_labels(p, self.labels_M) for p in (self.held_out_MC, self.vote_of_all))
+        return bool(np.log(1 - A_TENTH + A_TENTH * vote_M / model_M).mean() > 0)
+
+
+def nearest_samples(x_MF: np.ndarray, most: int = CANDIDATES) -> np.ndarray:
+    """Indices of the samples that point in the most similar direction from the mean, nearest first (MK)."""
+    x = torch.from_numpy(np.ascontiguousarray(x_MF, dtype=np.float32))
+    x = x - x.mean(0)
+    x = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    n, pieces = len(x), []
+    rows = max(1, NUMBERS_AT_ONCE // n)
+    for begin in range(0, n, rows):
+        similar = x[begin : begin + rows] @ x.T
+        similar[torch.arange(len(similar)), torch.arange(begin, begin + len(similar))] = -torch.inf
+        pieces.append(similar.topk(min(most, n - 1)).indices.int())
+    return torch.cat(pieces).numpy()
+
+
+def votes(
+    nearest_MK: np.ndarray, labels_M: np.ndarray, trusted_M: np.ndarray, n_classes: int, voters: int = NEAREST
+) -> np.ndarray:
+    """How the nearest trusted samples are labelled: counts of each class (MC).
+
+    >>> nearest = np.array([[1, 2], [0, 2], [1, 0]])
+    >>> votes(nearest, np.array([0, 0, 1]), np.array([True, False, True]), n_classes=2)
+    array([[0, 1],
+           [1, 1],
+           [1, 0]])
+    """
+    trusted_MK = trusted_M[nearest_MK]
+    voting_MK = trusted_MK & (trusted_MK.cumsum(1) <= voters)
+    cell_MK = labels_M[nearest_MK] + n_classes * np.arange(len(nearest_MK))[:, None]
+    return np.bincount(cell_MK[voting_MK], minlength=nearest_MK.shape[0] * n_classes).reshape(-1, n_classes)
+
+
+def vote_probabilities(votes_MC: np.ndarray, labels_M: np.ndarray, trusted_M: np.ndarray) -> np.ndarray:
+    """Shares of the votes (MC), with one more vote that is spread as the trusted labels are.
+
+    >>> vote_probabilities(np.array([[3, 0], [0, 0]]), np.array([0, 1]), np.array([True, True])).tolist()
+    [[0.875, 0.125], [0.5, 0.5]]
+    """
+    usual_C = np.bincount(labels_M[trusted_M], minlength=votes_MC.shape[1]) / trusted_M.sum()
+    return (votes_MC + usual_C) / (votes_MC.sum(1, keepdims=True) + 1)

@@ -1,0 +1,229 @@
+"""Two networks as one module, for a training loop of one's own. N networks, B samples of a batch, C classes."""
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from coteach.engine.isolation import generators_restored
+
+
+class Pair(nn.Module):
+    """Two networks that get the same samples, as one module.
+
+    No weight that learns is shared, so one optimiser over both does what two would do. Twice the memory and
+    twice the time of one network; frozen weights that `build` puts into both are there once.
+
+    Parameters
+    ----------
+    build : callable
+        Makes a network; called once for each seed, without arguments.
+    seeds : two int
+        Of torch's generator while a network is made, so that they begin apart. Afterwards it is as it was.
+
+    Attributes
+    ----------
+    networks : torch.nn.ModuleList
+        Both of them.
+
+    Examples
+    --------
+    >>> pair = coteach.Pair(lambda: torch.nn.Linear(4, 3))
+    >>> pair(torch.zeros(5, 4)).shape, pair.ensemble(torch.zeros(5, 4)).shape
+    (torch.Size([2, 5, 3]), torch.Size([5, 3]))
+    """
+
+    accepts_loss_kwargs = False  # what Hugging Face's Trainer asks a model whose arguments it cannot read
+
+    def __init__(self, build: Callable[[], nn.Module], seeds: tuple[int, int] = (0, 1)):
+        super().__init__()
+        if isinstance(build, nn.Module) or not callable(build):
+            raise ValueError(
+                f"build is a {type(build).__name__}: give a function that makes a network, such as lambda: Net()."
+            )
+        if len(seeds) != 2 or seeds[0] == seeds[1]:
+            raise ValueError(f"seeds are {seeds!r}: give two that differ, such as (0, 1).")
+        self.networks = nn.ModuleList(made(build, seed) for seed in seeds)
+        refuse_shared(*self.networks)
+
+    def forward(self, *inputs: Any, labels: Any = None, **named: Any) -> Any:
+        """Both networks' logits (2, B, C), or what the networks return with those inside.
+
+        Parameters
+        ----------
+        *inputs, **named
+            Whatever the networks take, which both get.
+        labels : optional
+            Handed on to the networks if given.
+
+        Returns
+        -------
+        output : tensor of shape (2, B, C), or a mapping or object with such `logits`
+            Of a mapping every other entry is a pair, but a loss is the sum of both.
+
+        Examples
+        --------
+        >>> from types import SimpleNamespace
+        >>> class Model(torch.nn.Linear):
+        ...     def forward(self, input_ids):
+        ...         return SimpleNamespace(logits=super().forward(input_ids))
+        >>> coteach.Pair(lambda: Model(4, 3))(input_ids=torch.zeros(5, 4)).logits.shape
+        torch.Size([2, 5, 3])
+        """
+        if labels is not None:
+            named["labels"] = labels
+        return joined([network(*inputs, **named) for network in self.networks])
+
+    @torch.no_grad()
+    def ensemble(self, *inputs: Any, **named: Any) -> Tensor:
+        """The networks' mean probabilities, in evaluation mode and without gradients.
+
+        Parameters
+        ----------
+        *inputs, **named
+            As those of a call.
+
+        Returns
+        -------
+        probabilities : tensor of shape (B, C)
+
+        Examples
+        --------
+        >>> pair = coteach.Pair(lambda: torch.nn.Linear(4, 3))
+        >>> pair.ensemble(torch.zeros(5, 4)).sum(-1).round(decimals=3).tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0]
+        """
+        with evaluating(self):
+            return mean_probabilities(logits_of(self(*inputs, **named)))
+
+    def export_onnx(self, path: str | Path, *inputs: Tensor, **named: Tensor) -> None:
+        """Write the ensemble to an ONNX file, which answers with mean probabilities. Needs the extra `onnx`.
+
+        Parameters
+        ----------
+        path : path
+        *inputs, **named : tensors
+            A call as an example, with at least two samples. The file's inputs are "x", "x1", …, and those by name.
+
+        Examples
+        --------
+        >>> pair = coteach.Pair(lambda: torch.nn.Linear(4, 3))
+        >>> pair.export_onnx("pair.onnx")
+        Traceback (most recent call last):
+        ValueError: an ONNX file is made from an example: give a batch of at least two samples.
+        """
+        from coteach.loops.onnx_file import Ensemble, write_onnx
+
+        with evaluating(self):
+            write_onnx(Ensemble(OnlyLogits(self), list(named)), [*inputs, *named.values()], path)
+
+    def clip_gradients(self, max_norm: float) -> Tensor:
+        """Scale each network's gradient down to this norm if it is above; by the norm of both it would depend
+        on the peer.
+
+        Parameters
+        ----------
+        max_norm : float
+
+        Returns
+        -------
+        norms : tensor of shape (2,)
+            As they were before.
+
+        Examples
+        --------
+        >>> pair = coteach.Pair(lambda: torch.nn.Linear(4, 3))
+        >>> pair(torch.ones(5, 4)).sum().backward()
+        >>> bool((pair.clip_gradients(1.0) > 1).all()), round(float(pair.networks[0].weight.grad.norm()), 1)
+        (True, 0.9)
+        """
+        return torch.stack([nn.utils.clip_grad_norm_(network.parameters(), max_norm) for network in self.networks])
+
+
+class OnlyLogits(nn.Module):
+    """A model without whatever else it returns."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:
+        return logits_of(self.model(*inputs, **named))
+
+
+def made(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with generators_restored():
+        torch.manual_seed(seed)
+        network = build()
+    if not isinstance(network, nn.Module):
+        raise ValueError(f"build makes {type(network).__name__}: let it make a torch.nn.Module.")
+    return network
+
+
+def refuse_shared(first: nn.Module, second: nn.Module) -> None:
+    """What both learn, one of them may learn from wrong labels; what begins equal may stay equal."""
+    ours = {id(p) for p in first.parameters() if p.requires_grad}
+    for name, parameter in second.named_parameters():
+        if id(parameter) in ours:
+            raise ValueError(
+                f"both networks learn the same weights {name}: freeze them, or let build make new ones."
+            )
+    theirs = [p for p in second.parameters() if p.requires_grad]
+    pairs = list(zip((p for p in first.parameters() if p.requires_grad), theirs, strict=False))
+    if pairs and all(torch.equal(p, q) for p, q in pairs):
+        warnings.warn(
+            "both networks begin with the same weights, and can teach each other nothing: "
+            "let build draw some anew, such as the last layer.",
+            stacklevel=3,
+        )
+
+
+def joined(outputs: list[Any]) -> Any:
+    """The networks' outputs as one, with stacked logits."""
+    first = outputs[0]
+    if isinstance(first, Tensor):
+        return torch.stack(outputs)
+    logits_NBC = torch.stack([logits_of(output) for output in outputs])
+    if not isinstance(first, Mapping):
+        whole = copy.copy(first)
+        whole.logits = logits_NBC
+        return whole
+    parts: dict[str, Any] = {name: tuple(output[name] for output in outputs) for name in first}
+    if "loss" in parts:
+        parts["loss"] = sum(parts["loss"])
+    # a mapping of Hugging Face's has its names as arguments, as a dict has
+    return type(first)(**(parts | {"logits": logits_NBC}))
+
+
+def logits_of(output: Any) -> Tensor:
+    """The logits of whatever a network returns."""
+    if isinstance(output, Tensor):
+        return output
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor):
+        raise ValueError(
+            f"a network returns a {type(output).__name__} without logits: let it return a tensor of logits, or "
+            "something that has them as .logits."
+        )
+    return logits
+
+
+def mean_probabilities(logits_NBC: Tensor) -> Tensor:
+    return logits_NBC.softmax(-1).mean(0)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, and each part's own mode afterwards."""
+    learning = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part in learning:
+            part.training = True

@@ -1,0 +1,342 @@
+"""A scikit-learn meta-estimator that learns in rounds from the samples of small loss.
+
+N copies, M samples, C classes, F features.
+"""
+
+import copy
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import Tags, check_array, get_tags  # pyrefly: ignore[missing-module-attribute]
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,  # pyrefly: ignore[missing-module-attribute]
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,  # pyrefly: ignore[missing-module-attribute]
+)
+
+from coteach.checks import is_whole
+from coteach.classifier.inputs import explained, scale_of, scaled, to_numpy
+from coteach.classifier.options import check_noise_rate, seed_of
+from coteach.labels.ledger import Suspects, checked_share, suspects
+from coteach.labels.neighbours import NEAREST, Neighbours, nearest_samples
+from coteach.labels.quality import quality_of_labels
+from coteach.labels.readings import estimate_by_two
+from coteach.names import check_name
+from coteach.selective.learners import EstimatorLearners, Learners, all_classes
+from coteach.selective.linear import LinearLearners
+from coteach.selective.rounds import COPIES, ROUND_RULES, Rounds, dealt, first_samples, normalised, pick_in_rounds
+from coteach.selective.tables import numbers_of, rows_of
+
+LEAST_OF_ROUNDS = {"rounds": 0, "ramp": 1, "folds": 0, "neighbours": 0}
+UNLEARNT = (
+    "rounds unlearn more of the given labels than chance explains, as where wrong labels follow the features: the "
+    "model learns from all samples. Look at the first suspects before you trust the list."
+)
+
+
+class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Fit any classifier in rounds, each time on the samples of small loss.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        With `predict_proba`. By default logistic regressions of our own, all folds and copies of which are fitted
+        together; held-out labels choose their penalty.
+    rule : {"mentornet", "coteaching", "jocor"}
+        Whose small losses count: the model's own, those of the other of two copies, or of both together.
+    noise_rate : float or "auto"
+        The share of labels to leave out in the end. "auto" estimates it from held-out probabilities of the first
+        fit, which needs folds.
+    rounds : int
+        At most, after the first fit on everything. They end early when the same samples are picked again.
+    ramp : int
+        Rounds until the whole share is left out.
+    folds : int
+        The loss of a sample comes from a fit without its fold. 0: from the fit that may have learnt it, which is
+        so many times cheaper.
+    neighbours : int
+        How many of the nearest trusted samples vote beside the model on a label's quality; 0 for none. Only for
+        numbers, and only where the vote helps to predict held-out labels.
+    keep_per_class : bool
+        Leave out the same share of each class.
+    standardize : bool
+        Give each feature mean 0 and variance 1 for our own regressions and for finding neighbours. An estimator
+        of yours gets its samples as they are.
+    random_state : int, RandomState or None
+        Deals the folds.
+
+    Attributes
+    ----------
+    classes_ : array of shape (C,)
+    estimators_ : list
+        One model of each copy, fitted on what was kept in the end.
+    history_ : list of dict
+        Of each round: how many samples each copy kept, how many of them changed, the loss of the given labels and
+        the share of them that is predicted.
+    noise_rate_ : float
+        As the rounds were told.
+    noise_estimate_ : NoiseEstimate or None
+        With "auto": the rate with its interval, the rate of each class, and the transition matrix.
+    kept_ : bool array of shape (N, M)
+        What each copy learnt from in the end.
+    label_quality_ : array of shape (M,)
+        How far each given label can be trusted, from 0 to 1: its probability beside that of the likeliest other.
+    given_labels_, suggested_labels_ : arrays of shape (M,)
+        The labels that `fit` was given, and for each the likeliest class that it is not.
+    held_out_proba_ : array of shape (M, C)
+        The copies' mean probabilities of the last round, and half of the vote where neighbours have one.
+    neighbour_votes_ : array of shape (M, C) or None
+        How many of the nearest trusted samples are labelled so.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> x, truth = load_digits(return_X_y=True)
+    >>> y = coteach.noise.corrupt(truth[:600], "symmetric", 0.2).labels
+    >>> model = coteach.SelectiveTrainingClassifier(random_state=0).fit(x[:600], y)
+    >>> model.score(x[600:], truth[600:]) > 0.8
+    True
+    >>> worst = model.suspects(share=0.1)
+    >>> bool((truth[worst.index] != worst.given).mean() > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        rule: str = "mentornet",
+        noise_rate: float | str = "auto",
+        rounds: int = 6,
+        ramp: int = 3,
+        folds: int = 5,
+        neighbours: int = NEAREST,
+        keep_per_class: bool = False,
+        standardize: bool = True,
+        random_state: Any = None,
+    ):
+        self.estimator = estimator
+        self.rule = rule
+        self.noise_rate = noise_rate
+        self.rounds = rounds
+        self.ramp = ramp
+        self.folds = folds
+        self.neighbours = neighbours
+        self.keep_per_class = keep_per_class
+        self.standardize = standardize
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # pyrefly: ignore[missing-attribute]
+        tags.input_tags.sparse = self.estimator is not None and get_tags(self.estimator).input_tags.sparse
+        if self.estimator is not None:
+            tags.input_tags.allow_nan = get_tags(self.estimator).input_tags.allow_nan
+        return tags
+
+    # ---- fit --------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit in rounds.
+
+        Parameters
+        ----------
+        X : array-like of shape (M, F)
+            Whatever the estimator takes; without an estimator a table of numbers.
+        y : array-like of shape (M,)
+            Given labels, some of them wrong.
+        sample_weight : array-like of shape (M,), optional
+            If the estimator takes them.
+
+        Returns
+        -------
+        self : SelectiveTrainingClassifier
+
+        Examples
+        --------
+        >>> x, y = np.repeat(np.eye(2), 20, axis=0), ["cat"] * 20 + ["dog"] * 20
+        >>> model = coteach.SelectiveTrainingClassifier(noise_rate=0.1).fit(x, y)
+        >>> model.classes_.tolist(), len(model.estimators_)
+        (['cat', 'dog'], 1)
+        """
+        learner = copy.copy(self)  # a fit that fails or is stopped leaves the model there is as it was
+        learner._learn(X, y, sample_weight)
+        self.__dict__ = learner.__dict__
+        return self
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
+        self._check_parameters()
+        x, y = self._checked(X, y)
+        classes, labels_M = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError("y has one class only: a classifier needs samples of at least two.")
+        labels_M = labels_M.astype(np.int64)
+        weight_M = _check_sample_weight(sample_weight, labels_M, dtype=np.float64, ensure_non_negative=True)
+        numbers, mean, scale = self._scaled_numbers(x)
+        learners: Learners = (
+            LinearLearners(np.asarray(numbers), labels_M, len(classes))
+            if self.estimator is None
+            else EstimatorLearners(self.estimator, x, labels_M, len(classes), sample_weight is not None)
+        )
+        rounds = self._rounds()
+        first_NMC = learners.probabilities(first_samples(labels_M, rounds) * weight_M, dealt(labels_M, rounds))
+        first_MC = normalised(first_NMC.mean(0))
+        neighbours = self._neighbours(numbers, labels_M, len(classes), first_MC)
+        estimate, rate = None, self.noise_rate
+        if rate == "auto":
+            vote_MC = neighbours.vote_of_all if neighbours is not None and neighbours.tell_more else None
+            estimate = estimate_by_two(first_MC, vote_MC, labels_M)
+            rate = min(estimate.rate, 1 - 1 / len(labels_M))
+        picked = pick_in_rounds(learners, first_NMC, labels_M, weight_M, rounds, float(rate))
+        p_MC, votes_MC = normalised(picked.p_NMC.mean(0)), None
+        if neighbours is not None and neighbours.tell_more:
+            votes_MC, vote_MC = neighbours.vote(np.all(picked.kept_NM, axis=0))
+            p_MC = (p_MC + vote_MC) / 2
+        quality_M, suggested_M = quality_of_labels(p_MC, labels_M)
+        models = learners.models(picked.kept_NM * weight_M)
+        self.classes_, self.estimators_, self.history_ = classes, models, picked.history
+        self.mean_, self.scale_, self.opinions_ = mean, scale, np.stack(picked.opinions)
+        self.noise_rate_, self.noise_estimate_, self.kept_ = float(rate), estimate, picked.kept_NM
+        self.label_quality_, self.held_out_proba_, self.neighbour_votes_ = quality_M, p_MC, votes_MC
+        self.given_labels_, self.suggested_labels_ = classes[labels_M], classes[suggested_M]
+        if picked.gone_back:
+            warnings.warn(UNLEARNT, stacklevel=3)
+
+    def _check_parameters(self) -> None:
+        check_name("rule", self.rule, ROUND_RULES)
+        for name, least in LEAST_OF_ROUNDS.items():
+            value = getattr(self, name)
+            if not (is_whole(value) and value >= least):
+                raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
+        if self.folds == 1:
+            raise ValueError("folds is 1, which leaves nothing to learn from: give 0 for none, or at least 2.")
+        check_noise_rate(self.noise_rate)
+        if self.noise_rate == "auto" and not self.folds:
+            raise ValueError('noise_rate "auto" is estimated from held-out samples: give folds, or a rate.')
+
+    def _rounds(self) -> Rounds:
+        rule = ROUND_RULES[self.rule]
+        return Rounds(
+            rule.of_each_class() if self.keep_per_class else rule,
+            COPIES[self.rule],
+            self.rounds,
+            self.ramp,
+            self.folds,
+            seed_of(self.random_state),
+        )
+
+    def _checked(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+        with explained(X, y):
+            if self.estimator is None:
+                X, y = validate_data(self, to_numpy(X), to_numpy(y), dtype=[np.float64, np.float32])
+            else:
+                y = validate_data(self, y=to_numpy(y))
+                X = self._rows(X, reset=True)
+                check_consistent_length(X, y)
+            check_classification_targets(y)
+        return X, y
+
+    def _rows(self, X: Any, reset: bool) -> Any:
+        """X as the estimator gets it: what it makes of cells is its own business, that there are rows is ours."""
+        rows = rows_of(X)
+        if not hasattr(rows, "iloc"):
+            check_array(rows, accept_sparse=True, dtype=None, ensure_all_finite=False)  # pyrefly: ignore[unexpected-keyword]
+        validate_data(self, rows, reset=reset, skip_check_array=True)
+        return rows
+
+    def _scaled_numbers(self, x: Any) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+        """The samples as float32 for regressions and neighbours, and what was subtracted and divided by."""
+        numbers = x if self.estimator is None else numbers_of(x)
+        none = np.zeros(1), np.ones(1)
+        if numbers is None:
+            return None, *none
+        mean, scale = scale_of(numbers) if self.standardize else none
+        return scaled(numbers, mean, scale).numpy(), mean, scale
+
+    def _neighbours(
+        self, numbers: np.ndarray | None, labels_M: np.ndarray, n_classes: int, first_MC: np.ndarray
+    ) -> Neighbours | None:
+        if numbers is None or not self.neighbours or len(labels_M) < 2:
+            return None
+        held_out_MC = first_MC if self.folds else None
+        return Neighbours(nearest_samples(numbers), labels_M, n_classes, self.neighbours, held_out_MC)
+
+    # ---- predict ----------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The copies' mean probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (M, F)
+            As that of `fit`.
+
+        Returns
+        -------
+        probabilities : array of shape (M, C)
+            The classes in the order of `classes_`.
+
+        Examples
+        --------
+        >>> model = coteach.SelectiveTrainingClassifier(noise_rate=0, folds=2).fit(np.eye(4), [0, 1, 0, 1])
+        >>> model.predict_proba(np.eye(4)).sum(1).round(3).tolist()
+        [1.0, 1.0, 1.0, 1.0]
+        """
+        check_is_fitted(self, "estimators_")
+        if self.estimator is None:
+            x = validate_data(self, to_numpy(X), reset=False, dtype=[np.float64, np.float32])
+            x = scaled(x, self.mean_, self.scale_).numpy()
+            return np.mean([model.predict_proba(x) for model in self.estimators_], axis=0)
+        x = self._rows(X, reset=False)
+        return np.mean([all_classes(model, x, len(self.classes_)) for model in self.estimators_], axis=0)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The classes with the highest mean probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (M, F)
+            As that of `fit`.
+
+        Returns
+        -------
+        labels : array of shape (M,)
+            Of `classes_`.
+
+        Examples
+        --------
+        >>> x, y = np.repeat(np.eye(2), 20, axis=0), ["cat"] * 20 + ["dog"] * 20
+        >>> coteach.SelectiveTrainingClassifier().fit(x, y).predict(np.eye(2)).tolist()
+        ['cat', 'dog']
+        """
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    # ---- labels -----------------------------------------------------------------------------------------------
+
+    def suspects(self, share: float | None = None) -> Suspects:
+        """The training samples with the least trusted labels, the worst first.
+
+        Parameters
+        ----------
+        share : float, optional
+            Of all samples; by default the noise rate.
+
+        Returns
+        -------
+        suspects : Suspects
+            Its `index`, `given`, `suggested` and `quality` are arrays of one shape, (round(share · M),).
+
+        Examples
+        --------
+        >>> x, y = np.repeat(np.eye(2), 20, axis=0), [1] + [0] * 19 + [1] * 20  # the first label is wrong
+        >>> worst = coteach.SelectiveTrainingClassifier(noise_rate=0.1, random_state=0).fit(x, y).suspects(0.025)
+        >>> int(worst.index[0]), int(worst.given[0]), int(worst.suggested[0])
+        (0, 1, 0)
+        """
+        check_is_fitted(self, "label_quality_")
+        share = self.noise_rate_ if share is None else checked_share(share)
+        return suspects(self.given_labels_, self.label_quality_, self.suggested_labels_, share)

@@ -1,0 +1,141 @@
+"""What learns in an audit: networks, linear models, trees; the model that is left, and the reasons in words."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coteach.audit.encoding import features
+from coteach.audit.judge import learner_for, selective_classifier
+from coteach.audit.samples import LabelledSamples
+from coteach.cli import main
+from coteach.selective.files import load_linear
+from estimator_cases import three_clouds
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """Three clouds as a table, with three wrong labels."""
+    monkeypatch.chdir(tmp_path)
+    x, y = three_clouds(90)
+    names = np.array(["ash", "birch", "cedar"])
+    given = y.copy()
+    given[:3] = (given[:3] + 1) % 3
+    with Path("t.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["tree", *"abcde"])
+        writer.writerows([names[c], *row] for c, row in zip(given, x.round(4).tolist(), strict=True))
+    return x, names[y]
+
+
+def rows_of(path: str) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("learner", ["linear", pytest.param("trees", marks=pytest.mark.slow)])
+def test_an_audit_with_another_learner_finds_the_wrong_labels_and_says_why(learner, table):
+    main(
+        [
+            "audit",
+            "--table",
+            "t.csv",
+            "--label",
+            "tree",
+            "--learner",
+            learner,
+            "--noise-rate",
+            "0.05",
+            "--out",
+            "o",
+        ]
+    )
+    suspects = rows_of("o/suspects.csv")
+    assert {row["id"] for row in suspects[:3]} == {"0", "1", "2"}
+    first = next(row for row in suspects if row["id"] == "0")
+    assert (first["given"], first["suggested"]) == ("birch", "ash")
+    assert "the model says 'ash' without this label" in first["reason"]
+    assert ("trusted neighbours" in first["reason"]) == (
+        learner == "trees"
+    )  # to the linear model they tell nothing
+    summary = json.loads(Path("o/summary.json").read_text("utf-8"))
+    assert summary["settings"]["classifier"]["rule"] == "mentornet"
+    assert Path("o/model.safetensors").exists() == (learner == "linear")
+
+
+def test_the_linear_model_of_an_audit_predicts_again(table):
+    _, truth = table
+    main(
+        [
+            "audit",
+            "--table",
+            "t.csv",
+            "--label",
+            "tree",
+            "--learner",
+            "linear",
+            "--noise-rate",
+            "0.05",
+            "--out",
+            "o",
+        ]
+    )
+    model = load_linear("o/model.safetensors")
+    x = features("o", "t.csv")
+    assert (model.predict(x) == truth).mean() > 0.97
+    np.testing.assert_allclose(model.predict_proba(x).sum(1), 1)
+
+
+def test_what_is_saved_is_what_was_fitted():
+    x, y = three_clouds()
+    classifier = selective_classifier("linear", noise_rate=0.1, random_state=0).fit(x * 3 + 5, y)
+    from coteach.selective.files import linear_model_of
+
+    saved = linear_model_of(classifier)
+    np.testing.assert_allclose(saved.predict_proba(x * 3 + 5), classifier.predict_proba(x * 3 + 5), atol=1e-4)
+
+
+def test_a_file_of_something_else_is_no_linear_model(tmp_path):
+    from safetensors.numpy import save_file
+
+    save_file({"weight": np.zeros(2)}, tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="holds no linear model"):
+        load_linear(tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_linear(tmp_path / "none.safetensors")
+
+
+def test_networks_have_reasons_too(table):
+    main(["audit", "--table", "t.csv", "--label", "tree", "--noise-rate", "0.05", "--epochs", "2", "--out", "o"])
+    reasons = [row["reason"] for row in rows_of("o/suspects.csv")]
+    assert all("trusted neighbours" in reason for reason in reasons)
+    assert any(
+        "networks say" in reason or "networks says" in reason or "comes next" in reason for reason in reasons
+    )
+
+
+def samples_with(shape: tuple[int, ...], **settings: str) -> LabelledSamples:
+    x = np.zeros(shape)
+    return LabelledSamples(x, np.zeros(len(x)), ["a"] * len(x), "arrays", Path("x"), settings=settings)
+
+
+def test_auto_is_linear_on_features_of_an_encoder_alone():
+    plain, encoded, pixels = (
+        samples_with((4, 3)),
+        samples_with((4, 3), encoder="wordllama"),
+        samples_with((4, 3, 8, 8)),
+    )
+    assert [learner_for("auto", s, [])[0] for s in (plain, encoded, pixels)] == ["network", "linear", "network"]
+    assert learner_for("auto", encoded, ["epochs"])[0] == "network"
+    assert learner_for("trees", plain, [])[0] == "trees"
+    with pytest.raises(ValueError, match="give --encoder"):
+        learner_for("linear", pixels, [])
+
+
+def test_flags_of_networks_go_with_networks(table, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["audit", "--table", "t.csv", "--label", "tree", "--learner", "linear", "--epochs", "3"])
+    assert stopped.value.code == 2
+    assert "--epochs is about networks" in capsys.readouterr().err

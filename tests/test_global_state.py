@@ -1,0 +1,156 @@
+"""A call of the library leaves alone what belongs to the whole process, and gives the same in any thread."""
+
+import csv
+import os
+import signal
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from coteach import RobustClassifier
+from coteach.audit.tables import read_csv
+from coteach.engine.isolation import generators_restored, one_at_a_time
+from coteach.engine.setup import Setup
+from coteach.files import npy_header
+from coteach.runs.experiment import Experiment
+from coteach.runs.run import run
+from estimator_cases import Dropping, quick, three_clouds
+from resume_cases import experiment, stopped
+from run_cases import silent
+
+X, Y = three_clouds(60)
+IMAGES = np.random.default_rng(0).random((24, 8, 8)).astype(np.float32)
+
+
+def convolving(n_classes):
+    return nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(108, n_classes))
+
+
+def process_state() -> dict:
+    return {
+        "torch's generator": torch.get_rng_state().tolist(),
+        "NumPy's generator": np.random.get_state()[1].tolist(),
+        "threads": torch.get_num_threads(),
+        "determinism": torch.get_deterministic_debug_mode(),
+        "precision": torch.backends.cuda.matmul.fp32_precision,
+        "grad": torch.is_grad_enabled(),
+        "type": torch.get_default_dtype(),
+        "signals": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)],
+        "filters": list(warnings.filters),
+        "showwarning": warnings.showwarning,
+        "variables": dict(os.environ),
+        "folder": Path.cwd(),
+        "cells": csv.field_size_limit(),
+    }
+
+
+CALLS = {
+    "mlp": lambda: quick().fit(X, Y).networks_proba(X),
+    "estimating": lambda: quick(noise_rate="auto").fit(X, Y).networks_proba(X),
+    "dropout": lambda: quick(module=Dropping).fit(X, Y).networks_proba(X),
+    "convolutions": lambda: quick(module=convolving, epochs=2).fit(IMAGES, Y[:24]).networks_proba(IMAGES),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_fits_in_threads_are_those_of_one_thread(name):
+    alone, before = CALLS[name](), process_state()
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda _: CALLS[name](), range(6)))
+    assert all(np.array_equal(one, alone) for one in together)
+    assert process_state() == before
+
+
+def test_networks_made_and_read_in_threads_leave_the_generator(tmp_path):
+    quick(epochs=1).fit(X, Y).save(tmp_path / "model")
+    before = process_state()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: RobustClassifier.load(tmp_path / "model"), range(24)))
+    assert process_state() == before
+
+
+def test_a_run_and_one_that_goes_on_leave_the_generator(tmp_path):
+    before = process_state()
+    stopped([experiment("coteaching", seeds=(1,), out=tmp_path / "run")], 2)
+    torch.rand(3)
+    torch.set_rng_state(torch.get_rng_state())
+    between = process_state()
+    result = run(Experiment(resume=tmp_path / "run"), say=silent)
+    result.network()
+    assert process_state() == between
+    assert before | {"torch's generator": 0} == between | {"torch's generator": 0}
+
+
+def test_what_torch_sets_for_itself_goes_with_the_training(monkeypatch):
+    """A compilation sets the first variable, wherever it is; cuBLAS needs the second for determinism."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    from coteach.engine import Engine
+
+    before = process_state()
+    with Setup("cpu", Engine(), 1, deterministic=True).active():
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = "somewhere"
+        assert torch.are_deterministic_algorithms_enabled()
+    assert process_state() == before
+
+
+def test_no_two_threads_are_inside_at_once_and_one_may_be_twice():
+    inside, most = [], []
+
+    def work(_):
+        with one_at_a_time(), generators_restored():
+            inside.append(1)
+            most.append(len(inside))
+            torch.rand(10)
+            inside.pop()
+
+    before = process_state()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(50)))
+    assert max(most) == 1
+    assert process_state() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_process_that_was_forked_during_a_training_does_not_wait_for_it():
+    entered, leave = threading.Event(), threading.Event()
+
+    def train():
+        with one_at_a_time():
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    entered.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        with one_at_a_time():
+            os._exit(0)
+    leave.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_reading_in_threads_leaves_filters_and_limits(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i},{'x' * 200_000}\n" for i in range(3)))
+
+    def work(i):
+        for _ in range(20):
+            with (tmp_path / "a.npy").open("rb") as file:
+                npy_header(file)
+            assert len(read_csv(tmp_path / "t.csv")) == 3
+
+    before = process_state()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert process_state() == before

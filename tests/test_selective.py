@@ -1,0 +1,289 @@
+"""SelectiveTrainingClassifier: scikit-learn's contract, and what the rounds promise."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.metrics import average_precision_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from coteach import SelectiveTrainingClassifier
+from coteach.labels.folds import deal_folds
+from coteach.noise import corrupt
+from coteach.selective.linear import Axes, fit_stack
+from estimator_cases import three_clouds
+
+CHECKED = [
+    SelectiveTrainingClassifier(),
+    SelectiveTrainingClassifier(rule="coteaching", noise_rate=0.1, rounds=2),
+    SelectiveTrainingClassifier(GaussianNB(), rule="jocor", noise_rate=0.2, rounds=2, folds=2),
+]
+DEALT = "folds are dealt and samples kept by number, so a weight of two is not two samples"
+
+
+def unlike(estimator: SelectiveTrainingClassifier) -> dict[str, str]:
+    names = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
+    return dict.fromkeys(names, DEALT)
+
+
+def found(quality: np.ndarray, wrong: np.ndarray) -> float:
+    """Average precision."""
+    return float(average_precision_score(wrong, -quality))
+
+
+@pytest.mark.filterwarnings("ignore:rounds unlearn")  # as they should of labels that were drawn at random
+@parametrize_with_checks(CHECKED, expected_failed_checks=unlike)  # pyrefly: ignore
+def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    check(estimator)
+
+
+# ---- the rounds against the description, in plain Python -------------------------------------------------------
+
+
+class Counting(ClassifierMixin, BaseEstimator):
+    """Probability of a class for a word: how often the word came with it, and one more of each class."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.seen_ = [(word, label) for (word,), label in zip(np.asarray(X).tolist(), y.tolist(), strict=True)]
+        return self
+
+    def predict_proba(self, X):
+        rows = []
+        for (word,) in np.asarray(X).tolist():
+            counts = [1 + self.seen_.count((word, c)) for c in self.classes_.tolist()]
+            rows.append([n / sum(counts) for n in counts])
+        return np.array(rows)
+
+
+def plain_rounds(words, labels, folds, rule, rate, rounds, ramp):
+    """Fit; keep the samples of small loss; fit again. Each copy a list of the samples it learns from."""
+    n_classes, n, copies = max(labels) + 1, len(words), len(folds)
+    learnt, known = [list(range(n)) for _ in range(copies)], []
+
+    def probabilities(copy):
+        rows = []
+        for i in range(n):
+            mine = [j for j in learnt[copy] if folds[copy][j] != folds[copy][i]]
+            counts = [1 + sum(words[j] == words[i] and labels[j] == c for j in mine) for c in range(n_classes)]
+            counts = [k if any(labels[j] == c for j in mine) else 0 for c, k in enumerate(counts)]
+            rows.append([k / sum(counts) for k in counts])
+        return rows
+
+    for number in range(1, rounds + 1):
+        loss = [
+            [-math.log(max(p[labels[i]], 1e-12)) for i, p in enumerate(probabilities(c))] for c in range(copies)
+        ]
+        joint = [sum(mine[i] for mine in loss) for i in range(n)]
+        by = [joint] * copies if rule == "jocor" else loss
+        keep = math.ceil((1 - rate * min(number / ramp, 1)) * n - 1e-9)
+        picked = [sorted(range(n), key=lambda i, mine=mine: (mine[i], i))[:keep] for mine in by]
+        if rule == "coteaching":
+            picked = picked[::-1]
+        few = []
+        for c in range(n_classes):
+            of_class = [i for i in range(n) if labels[i] == c]
+            few += sorted(of_class, key=lambda i: (joint[i], i))[:2]
+        next_learnt = [sorted({*mine, *few}) for mine in picked]
+        if number > ramp and next_learnt in known:
+            break
+        known.append(next_learnt)
+        learnt = next_learnt
+    return learnt, [probabilities(c) for c in range(copies)]
+
+
+@pytest.mark.parametrize("rule", ["mentornet", "coteaching", "jocor"])
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_the_rounds_are_those_of_the_description(rule, rounds):
+    rng = np.random.default_rng(rounds)
+    truth = np.arange(40) % 3
+    words, labels = (
+        truth * 2 + rng.integers(2, size=40),
+        np.where(rng.random(40) < 0.3, rng.integers(3, size=40), truth),
+    )
+    model = SelectiveTrainingClassifier(
+        Counting(), rule, noise_rate=0.3, rounds=rounds, ramp=2, folds=4, neighbours=0, random_state=rng
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(random_state=np.random.RandomState(3)).fit(words[:, None], labels)
+    seed = int(np.random.RandomState(3).randint(np.iinfo(np.int32).max))
+    folds = [deal_folds(labels, 4, seed + n).tolist() for n in range(1 if rule == "mentornet" else 2)]
+    learnt, p = plain_rounds(words.tolist(), labels.tolist(), folds, rule, 0.3, rounds, ramp=2)
+    assert [np.flatnonzero(kept).tolist() for kept in model.kept_] == learnt
+    np.testing.assert_allclose(model.held_out_proba_, np.mean(p, axis=0), atol=1e-9)
+
+
+# ---- our own regressions ---------------------------------------------------------------------------------------
+
+
+def test_regressions_of_a_stack_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(200, 5)) * [1, 2, 3, 0.1, 1], rng.integers(3, size=200)
+    x[np.arange(200), y] += 1.5
+    counts_LM = np.stack([np.ones(200), np.arange(200) % 4 != 0, np.arange(200) % 3 + 1.0])
+    axes = Axes.of(torch.from_numpy(x).float())
+    x_MF = axes.along(torch.from_numpy(x).float())
+    theta_LFC = fit_stack(
+        x_MF, torch.from_numpy(y), torch.from_numpy(counts_LM).float(), axes.variance_F, 0.05, torch.zeros(3, 6, 3)
+    )
+    for counts_M, theta_FC in zip(counts_LM, theta_LFC, strict=True):
+        plain = LogisticRegression(C=1 / (0.05 * counts_M.sum()), tol=1e-8, max_iter=1000)
+        plain.fit(x / axes.scale, y, sample_weight=counts_M)
+        p_MC = (x_MF @ theta_FC).double().softmax(-1).numpy()
+        np.testing.assert_allclose(p_MC, plain.predict_proba(x / axes.scale), atol=2e-3)
+
+
+def test_samples_that_do_not_count_change_nothing():
+    x, y = three_clouds()[:2]
+    axes = Axes.of(torch.from_numpy(x).float())
+    x_MF, y_M = axes.along(torch.from_numpy(x).float()), torch.from_numpy(y)
+    counts_LM = (torch.arange(len(y)) % 2 == 0)[None].float()
+    start = torch.zeros(1, x_MF.shape[1], 3)
+    all_of = fit_stack(x_MF, y_M, counts_LM, axes.variance_F, 0.1, start)
+    half = fit_stack(x_MF[::2], y_M[::2], torch.ones(1, len(y_M[::2])), axes.variance_F, 0.1, start)
+    torch.testing.assert_close(all_of, half, atol=1e-4, rtol=1e-3)
+
+
+# ---- what it is for ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits():
+    x, truth = load_digits(return_X_y=True)
+    return x[:700], truth[:700], corrupt(truth[:700], "pair", 0.3).labels, x[700:], truth[700:]
+
+
+def test_rounds_find_wrong_labels_that_one_fit_does_not(digits):
+    x, truth, y, x_test, truth_test = digits
+    once, often = (SelectiveTrainingClassifier(rounds=rounds, random_state=0).fit(x, y) for rounds in (0, 6))
+    share = [found(model.label_quality_, y != truth) for model in (once, often)]
+    assert share[1] > share[0] + 0.05
+    assert share[1] > 0.93
+    assert often.score(x_test, truth_test) > once.score(x_test, truth_test) + 0.05
+    assert abs(often.noise_rate_ - 0.3) < 0.06
+    worst = often.suspects()
+    assert len(worst) == round(often.noise_rate_ * len(y))
+    assert (worst.suggested == truth[worst.index])[:100].mean() > 0.9
+    assert often.kept_.mean() == pytest.approx(1 - often.noise_rate_, abs=0.01)
+
+
+def test_a_quality_below_half_means_that_another_class_is_likelier(digits):
+    x, _, y, *_ = digits
+    model = SelectiveTrainingClassifier(random_state=0).fit(x, y)
+    p_given = model.held_out_proba_[np.arange(len(y)), y]
+    likelier = model.held_out_proba_.max(1) > p_given
+    assert (likelier == (model.label_quality_ < 0.5)).all()
+    assert (model.suggested_labels_ != y).all()
+
+
+def test_the_rounds_end_when_nothing_changes():
+    x, y = three_clouds()[:2]
+    model = SelectiveTrainingClassifier(noise_rate=0.1, rounds=50, random_state=0).fit(x, y)
+    assert 3 <= len(model.history_) - 1 < 20
+    assert model.history_[-1]["kept"] == [math.ceil(0.9 * len(y))]
+
+
+def test_where_rounds_unlearn_the_labels_all_samples_are_learnt_from_and_it_says_so():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 2))
+    y = (x[:, 0] > 0).astype(int) + 2 * (x[:, 1] > 0)  # all true: half of them left out are lost to no gain
+    y[x.sum(1) > 1.2] = 0
+    with pytest.warns(UserWarning, match="unlearn more of the given labels"):
+        model = SelectiveTrainingClassifier(noise_rate=0.7, rounds=8, neighbours=0, random_state=0).fit(x, y)
+    assert model.kept_.all()
+
+
+def test_it_takes_tables_with_words_and_gaps_if_the_estimator_does():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    truth = np.arange(120) % 2
+    number = truth + rng.normal(scale=0.3, size=120)
+    number[::7] = np.nan
+    colour = pandas.Categorical(np.where(rng.random(120) < 0.9, truth, 1 - truth).astype(str))
+    table = pandas.DataFrame({"number": number, "colour": colour})
+    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=10, random_state=0)
+    y = np.where(np.arange(120) % 10 == 3, 1 - truth, truth)
+    model = SelectiveTrainingClassifier(trees, noise_rate=0.1, rounds=2, folds=3, random_state=0).fit(table, y)
+    assert model.score(table, truth) > 0.9
+    assert found(model.label_quality_, y != truth) > 0.8
+    assert model.n_features_in_ == 2
+    assert model.feature_names_in_.tolist() == ["number", "colour"]
+
+
+def test_weights_reach_the_estimator_or_are_refused():
+    x, y = three_clouds()[:2]
+    weight = np.where(y == 0, 5.0, 1.0)
+    plain, weighed = (
+        SelectiveTrainingClassifier(LogisticRegression(), noise_rate=0, rounds=0, random_state=0).fit(x, y, w)
+        for w in (None, weight)
+    )
+    expected = LogisticRegression().fit(x, y, weight)
+    np.testing.assert_allclose(weighed.predict_proba(x), expected.predict_proba(x))
+    assert abs(plain.predict_proba(x) - weighed.predict_proba(x)).max() > 0.01
+    with pytest.raises(ValueError, match="KNeighborsClassifier takes no sample_weight"):
+        SelectiveTrainingClassifier(KNeighborsClassifier()).fit(x, y, weight)
+
+
+def test_warm_starts_end_where_cold_ones_do(digits):
+    x, _, y, *_ = digits
+    x, y = x[:200] / 16, y[:200]
+    base = LogisticRegression(max_iter=500, tol=1e-7)
+    cold, warm = (
+        SelectiveTrainingClassifier(
+            clone(base).set_params(warm_start=on), noise_rate=0.3, rounds=2, random_state=0
+        )
+        for on in (False, True)
+    )
+    np.testing.assert_allclose(cold.fit(x, y).held_out_proba_, warm.fit(x, y).held_out_proba_, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "parameters, message",
+    [
+        ({"rule": "decoupling"}, "rule"),
+        ({"folds": 1}, "folds is 1"),
+        ({"folds": 0}, "auto"),
+        ({"rounds": -1}, "rounds is -1"),
+        ({"noise_rate": 1.0}, "noise_rate is 1.0"),
+        ({"estimator": Perceptron()}, "Perceptron has no predict_proba"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(parameters, message):
+    x, y = three_clouds()[:2]
+    with pytest.raises(ValueError, match=message):
+        SelectiveTrainingClassifier(**parameters).fit(x, y)
+
+
+@pytest.mark.parametrize("rule", ["mentornet", "coteaching"])
+def test_without_folds_it_takes_the_losses_of_what_is_learnt(rule, digits):
+    x, truth, y, *_ = digits
+    model = SelectiveTrainingClassifier(rule=rule, noise_rate=0.3, folds=0, random_state=0).fit(x, y)
+    assert found(model.label_quality_, y != truth) > 0.9
+
+
+def test_the_same_seed_gives_the_same_and_another_other_folds(digits):
+    x, _, y, *_ = digits
+    one, same, other = (
+        SelectiveTrainingClassifier(random_state=s, rounds=1).fit(x[:200], y[:200]) for s in (0, 0, 1)
+    )
+    assert (one.label_quality_ == same.label_quality_).all()
+    assert (one.label_quality_ != other.label_quality_).any()
+
+
+def test_a_refit_that_fails_leaves_the_model_there_was():
+    x, y = np.repeat(np.eye(2), 20, axis=0), np.array(["cat"] * 20 + ["dog"] * 20)
+    model = SelectiveTrainingClassifier(noise_rate=0.1, rounds=1).fit(x, y)
+    before = model.predict(x).tolist()
+    with pytest.raises(ValueError, match="one class only"):
+        model.fit(np.ones((6, 5)), ["fish"] * 6)
+    assert model.n_features_in_ == 2
+    assert model.predict(x).tolist() == before
