@@ -1,7 +1,8 @@
-"""Time an epoch against two plain loops, and against what the device could do.
+"""Time an epoch against plain loops, and against what the device could do.
 
-    make bench                                             # MNIST; on a GPU also CIFAR-10
+    make bench                                             # MNIST; on a GPU also CIFAR-10, by both recipes
     python benchmarks/bench.py --dataset mnist --runs 1 15 # one run, and fifteen together
+    python benchmarks/bench.py --dataset cifar10 images-64 --recipe modern
     python benchmarks/bench.py --json                      # for programs
 
 The result, a table or a JSON list with a line of the table each, goes to stdout, everything else to stderr.
@@ -19,20 +20,25 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from cases import Case, first_seeds, make_case
+from cases import MADE_UP, Case, first_seeds, make_case
 from roofline import Work, epoch_work, measured_rates, roofline_seconds
 from timing import OtherProcesses, OurEpochs, PlainEpochs, Show, forget_peak_memory, time_ours, time_plain
 
 import coteach
 from coteach import names
 from coteach.data import DATASETS
+from coteach.engine.precision import Precision
 from coteach.engine.setup import chosen_device, hardware
-from coteach.runs.experiment import Experiment, Precisions, Stacks
+from coteach.runs.experiment import Experiment, Precisions, Recipes, Stacks
 
 # The open-sets cost what cifar10 does on their network, and the plain loops do not train as they are trained.
-TIMED_DATASETS = tuple(name for name in DATASETS if not name.startswith("openset-"))
-PLAIN_METHOD = "coteaching_plus"  # what the plain loops train
-PLAIN_LOOPS = ("per_item", "tensor_dataset")
+TIMED_DATASETS = (
+    *(name for name, about in DATASETS.items() if not (name.startswith("openset-") or about.given)),
+    *MADE_UP,
+)
+# What the plain loops train, and which there are; the first is the one that `ratio` is about.
+PLAIN_METHODS = {"paper": "coteaching_plus", "modern": "coteaching"}
+PLAIN_LOOPS = {"paper": ("per_item", "tensor_dataset"), "modern": ("on_device",)}
 SHARES_OF_SAMPLES = (0.25, 0.5, 1)
 BATCH_SIZES = (32, 64, 128, 256, 512)
 RUNS = {"cpu": (1, 2, 4, 8), "cuda": (1, 2, 4, 8, 16, 32)}
@@ -65,14 +71,19 @@ def flags() -> argparse.ArgumentParser:
         metavar="NAME",
         type=one_of("data set to time", TIMED_DATASETS),
         default=[],
-        help="data sets (default: mnist; on a GPU also cifar10)",
+        help="data sets, or images-32, -64, -96: 10,000 random ones (default: mnist; on a GPU also cifar10)",
+    )
+    flag(
+        "--recipe",
+        choices=get_args(Recipes),
+        help="as in the paper, or of today (default: paper; of cifar10 on a GPU both, if no data set is given)",
     )
     flag(
         "--method",
         metavar="NAME",
         type=one_of("method", names.METHOD_MEANINGS),
-        default=PLAIN_METHOD,
-        help=f"another than {PLAIN_METHOD}, which the plain loops train, has only the roofline beside it",
+        help="another than the plain loops train has only the roofline beside it "
+        f"(default: theirs, {PLAIN_METHODS['paper']}; {PLAIN_METHODS['modern']} if modern)",
     )
     flag(
         "--runs",
@@ -102,6 +113,7 @@ def flags() -> argparse.ArgumentParser:
         default="auto",
         help=f"all networks in one batched call, or one after the other {as_run}",
     )
+    flag("--compile", choices=("auto", "yes", "no"), default="auto", help=f"the kernels of our steps {as_run}")
     flag("--json", action="store_true", help="print a JSON list, and nothing else to stdout")
     flag("--device", metavar="NAME", default="auto", help="auto (a GPU if there is one), cpu, cuda or cuda:1")
     flag(
@@ -145,17 +157,18 @@ def say(note: str) -> None:
 def compared(options: argparse.Namespace, show: Show, say: Say) -> Iterator[Line]:
     """A line for each data set and number of runs; the plain loops are timed once a data set."""
     device = chosen_device(options.device)
-    against_plain = options.method == PLAIN_METHOD
-    if not against_plain:
-        say(f"the plain loops train {PLAIN_METHOD}: {options.method} is compared with the roofline alone")
-    for name in options.dataset or default_datasets(device):
+    for name, recipe in cases_asked_for(options, device):
+        theirs = PLAIN_METHODS[recipe]
+        against_plain = options.method in (None, theirs)
+        if not against_plain:
+            say(f"the plain loops train {theirs}: {options.method} is compared with the roofline alone")
         plain: dict[str, PlainEpochs] = {}
         for runs in options.runs:
             others = OtherProcesses()
-            case = new_case(name, runs, device, options, say)
+            case = new_case(name, recipe, runs, device, options, say)
             ours = time_ours(case, options.epochs, named(name, show))
             if against_plain and not plain:
-                plain = {kind: time_plain(case, kind, named(name, show)) for kind in PLAIN_LOOPS}
+                plain = {kind: time_plain(case, kind, named(name, show)) for kind in PLAIN_LOOPS[recipe]}
                 for kind, timed in plain.items():
                     say_what_is_odd(name, kind, timed, say)
             show("matrix product and copy", 0, 1)
@@ -166,8 +179,8 @@ def compared(options: argparse.Namespace, show: Show, say: Say) -> Iterator[Line
 def scaled(options: argparse.Namespace, show: Show, say: Say) -> Iterator[Line]:
     """Our epoch against M, B and R, one varied at a time: a line each, with what is varied and its value."""
     device = chosen_device(options.device)
-    for name in options.dataset or default_datasets(device):
-        usual = new_case(name, 1, device, options, say)
+    for name, recipe in cases_asked_for(options, device):
+        usual = new_case(name, recipe, 1, device, options, say)
         known: dict[tuple[int, int, int], Line] = {}
         for varied, value, case in variations(usual):
             key = (case.samples, case.plan.batch_size, case.runs)
@@ -195,12 +208,16 @@ def line(
     ours: OurEpochs,
     per_item: PlainEpochs | None = None,
     tensor_dataset: PlainEpochs | None = None,
+    on_device: PlainEpochs | None = None,
 ) -> Line:
     """What was measured of one case, its roofline, and where it was measured. Seconds are of all runs together."""
-    rates = measured_rates(case.device, ours.engine.precision)
-    seconds, roofline = ours.median, roofline_seconds(work_of(case), rates)
+    precision = ours.engine.precision
+    rates = measured_rates(case.device, precision)
+    seconds, roofline = ours.median, roofline_seconds(work_of(case, precision), rates)
+    plain = per_item or on_device
     return {
         "dataset": case.dataset.name,
+        "recipe": "modern" if case.experiment.is_modern else "paper",
         "network": case.experiment.network_name,
         "method": case.method.name,
         "device": case.device,
@@ -213,9 +230,11 @@ def line(
         "epochs_measured": len(ours.seconds),
         "seconds_per_run_and_epoch": seconds / case.runs,
         "seconds_per_sample": seconds / case.runs / case.samples,
-        "plain_seconds_per_epoch": per_item and per_item.median,
-        "ratio": per_item and ratio(per_item.median, seconds, case.runs),
-        "plain_epochs_measured": per_item and len(per_item.seconds) * per_item.share,
+        "plain_loop": plain and ("per_item" if plain is per_item else "on_device"),
+        "plain_seconds_per_epoch": plain and plain.median,
+        "ratio": plain and ratio(plain.median, seconds, case.runs),
+        "plain_epochs_measured": plain and len(plain.seconds) * plain.share,
+        "plain_evaluation_share": plain and plain.evaluation_share,
         "loader_seconds_per_epoch": tensor_dataset and tensor_dataset.median,
         "loader_ratio": tensor_dataset and ratio(tensor_dataset.median, seconds, case.runs),
         "loader_epochs_measured": tensor_dataset and len(tensor_dataset.seconds) * tensor_dataset.share,
@@ -242,7 +261,7 @@ def ratio(plain_seconds: float, our_seconds: float, runs: int) -> float:
     return plain_seconds * runs / our_seconds
 
 
-def work_of(case: Case) -> Work:
+def work_of(case: Case, precision: Precision) -> Work:
     x, _, x_test, _ = case.tensors
     return epoch_work(
         case.build,
@@ -251,24 +270,37 @@ def work_of(case: Case) -> Work:
         test_samples=len(x_test),
         networks=case.method.networks,
         runs=case.runs,
+        optimizer=str(case.plan.optimizer),
+        precision=precision,
     )
 
 
-def new_case(name: str, runs: int, device: str, options: argparse.Namespace, say: Say) -> Case:
+def new_case(name: str, recipe: Recipes, runs: int, device: str, options: argparse.Namespace, say: Say) -> Case:
     gc.collect()  # what an earlier case held is not this one's
     forget_peak_memory(device)
     experiment = Experiment(
         name,
-        options.method,
+        options.method or PLAIN_METHODS[recipe],
+        recipe=recipe,
         seeds=first_seeds(runs),
         data_dir=options.data_dir,
         precision=options.precision,
         stack=options.stack,
+        compile=options.compile,
     )
     case = make_case(experiment, device)
-    if not case.published:
+    if not case.published and name not in MADE_UP:
         say(f"{name} is not in the data folder: random images of the same shape stand in for it")
     return case
+
+
+def cases_asked_for(options: argparse.Namespace, device: str) -> list[tuple[str, Recipes]]:
+    """The data sets and recipes that are asked for, or the usual ones."""
+    if options.dataset or options.recipe:
+        usual = ["cifar10"] if options.recipe == "modern" else default_datasets(device)
+        return [(name, options.recipe or "paper") for name in options.dataset or usual]
+    paper: list[tuple[str, Recipes]] = [(name, "paper") for name in default_datasets(device)]
+    return paper if device == "cpu" or options.method or options.scaling else [*paper, ("cifar10", "modern")]
 
 
 def default_datasets(device: str) -> tuple[str, ...]:
@@ -302,7 +334,8 @@ def say_what_is_odd(name: str, kind: str, plain: PlainEpochs, say: Say) -> None:
 SECONDS = "Seconds of training and evaluation, all runs together: the median epoch, and min-max."
 COMPARED = """\
 per item: a DataLoader that makes a PIL image of each sample, in worker processes; tensors: a DataLoader of a
-TensorDataset; both train one pair of plain networks; ratio: the loop's seconds times runs, over ours.
+TensorDataset; both train one pair of plain networks by Co-teaching+; on device: the modern recipe by Co-teaching,
+images and sorting on the device, nothing compiled; ratio: the loop's seconds times runs, over ours.
 roofline: the arithmetic at the rate of a large matrix product, plus the bytes at the rate of a large copy;
 share: roofline over ours."""
 VARIED = {"samples": "M, samples", "batch_size": "B, batch size", "runs": "R, runs"}
@@ -317,23 +350,24 @@ def as_text(lines: list[Line], scaling: bool) -> str:
 def comparison_table(lines: list[Line]) -> str:
     head = (
         *("data set", "network", "device", "runs", "ours (min-max)", "per item (ratio)", "tensors (ratio)"),
-        *("roofline (share)", "peak memory"),
+        *("on device (ratio)", "roofline (share)", "peak memory"),
     )
     rows = [
         (
-            line["dataset"],
+            line["dataset"] + (", modern" if line["recipe"] == "modern" else ""),
             line["network"],
             line["device"],
             str(line["runs"]),
             f"{figures(line['seconds_per_epoch'])} ({spread(line)})",
-            with_ratio(line["plain_seconds_per_epoch"], line["ratio"]),
+            against_plain(line, "per_item"),
             with_ratio(line["loader_seconds_per_epoch"], line["loader_ratio"]),
+            against_plain(line, "on_device"),
             f"{figures(line['floor_seconds_per_epoch'])} ({100 * line['floor_share']:.0f} %)",
             megabytes(line["peak_memory_bytes"]),
         )
         for line in lines
     ]
-    return aligned("one epoch of ours and of two plain loops", head, rows)
+    return aligned("one epoch of ours and of plain loops", head, rows)
 
 
 def scaling_tables(lines: list[Line]) -> Iterator[str]:
@@ -361,6 +395,10 @@ def aligned(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> s
     return "\n".join([title, body[0], "-" * len(body[0]), *body[1:]])
 
 
+def against_plain(line: Line, loop: str) -> str:
+    return with_ratio(line["plain_seconds_per_epoch"] if line["plain_loop"] == loop else None, line["ratio"])
+
+
 def with_ratio(seconds: float | None, ratio: float | None) -> str:
     return "–" if seconds is None else f"{figures(seconds)} ({ratio:.1f} ×)"
 
@@ -381,9 +419,13 @@ def megabytes(n_bytes: int | None) -> str:
 def where_it_ran(lines: list[Line]) -> str:
     line = lines[0]
     timed = [f"{counts(lines, 'epochs_measured')} of ours"]
-    if line["plain_seconds_per_epoch"] is not None:
-        timed.append(f"{counts(lines, 'plain_epochs_measured')} per item")
-        timed.append(f"{counts(lines, 'loader_epochs_measured')} of tensors")
+    for loop, key, words in (
+        ("per_item", "plain_epochs_measured", "per item"),
+        ("per_item", "loader_epochs_measured", "of tensors"),
+        ("on_device", "plain_epochs_measured", "on the device"),
+    ):
+        if those := [line for line in lines if line["plain_loop"] == loop]:
+            timed.append(f"{counts(those, key)} {words}")
     return (
         f"{line['hardware']}; coteach {line['coteach']}, torch {line['torch']}, Python {line['python']}; "
         f"threads: {counts(lines, 'threads')} for ours, {line['plain_threads']} for the plain loops; "

@@ -18,7 +18,7 @@ from coteach.methods import METHODS, Method
 from coteach.noise import Noise
 from coteach.plan import Plan
 from coteach.runs import prepare
-from coteach.runs.experiment import Experiment
+from coteach.runs.experiment import OWN, Experiment
 
 # Training and test samples, shape of one, classes.
 SHAPES: dict[str, tuple[int, int, tuple[int, int, int], int]] = {
@@ -27,12 +27,15 @@ SHAPES: dict[str, tuple[int, int, tuple[int, int, int], int]] = {
     "cifar10": (50_000, 10_000, (3, 32, 32), 10),
     "cifar100": (50_000, 10_000, (3, 32, 32), 100),
     "tiny-imagenet": (100_000, 10_000, (3, 64, 64), 200),
+    **{f"images-{side}": (10_000, 1_000, (3, side, side), 10) for side in (32, 64, 96)},
 }
+# Nobody's: to know what images of such a size take.
+MADE_UP = tuple(name for name in SHAPES if name not in data.DATASETS)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One training that both sides do: R runs of a method on a data set, under the paper's recipe.
+    """One training that both sides do: R runs of a method on a data set, under the paper's recipe or today's.
 
     λ is 1 - τ from the first epoch and the warm-up one epoch where there is any, so that the few epochs that are
     measured cost what the many of a whole training do.
@@ -58,7 +61,7 @@ class Case:
 
     @property
     def plan(self) -> Plan:
-        usual = self.experiment.plan()
+        usual = prepare.fit_to_images(self.experiment.plan(), self.experiment, self.some_samples)
         short = replace(usual, warmup=min(usual.warmup, 1), ramp=1, estimate_epochs=1)
         return prepare.fit_to_samples(short, self.experiment, self.samples, [])
 
@@ -90,8 +93,11 @@ class Case:
 
 
 def make_case(experiment: Experiment, device: str) -> Case:
+    name = experiment.dataset
+    if name in MADE_UP:
+        experiment = replace(experiment, dataset=OWN, noise=experiment.noise or "symmetric")
     experiment.check()
-    dataset, published = load_or_stand_in(experiment)
+    dataset, published = load_or_stand_in(name, experiment)
     return Case(dataset, published, experiment, device, len(dataset.x_train))
 
 
@@ -99,10 +105,9 @@ def first_seeds(runs: int) -> tuple[int, ...]:
     return tuple(range(1, runs + 1))
 
 
-def load_or_stand_in(experiment: Experiment) -> tuple[Dataset, bool]:
-    name = experiment.dataset
+def load_or_stand_in(name: str, experiment: Experiment) -> tuple[Dataset, bool]:
     places = {status.name: status.found for status in data.status(experiment.data_dir)}
-    if places[name]:
+    if places.get(name):
         return data.load(name, experiment.data_dir, **prepare.dataset_options(experiment)), True
     if name not in SHAPES:
         raise ValueError(f"{name} is not in the data folder: fetch it first, with coteach data {name}.")

@@ -14,7 +14,7 @@ from common import flags, measured_on, write
 
 from coteach import noise
 from coteach.engine.batches import Batches
-from coteach.engine.records import Choice, Ledger, Records
+from coteach.engine.records import Choice, Ledgers, Records
 from coteach.labels.ledger import suspects
 
 T = TypeVar("T")
@@ -52,11 +52,11 @@ def main() -> None:
     write(row, options.out)
 
 
-def one_epoch(y_M: torch.Tensor, classes: int, batch: int = 4096) -> Ledger:
+def one_epoch(y_M: torch.Tensor, classes: int, batch: int = 4096) -> Ledgers:
     """What a training of two networks would note, from logits that are the same for every batch."""
     x_M = torch.zeros(len(y_M), 1, dtype=torch.uint8)
     batches = Batches(x_M, y_M[None], [1], batch, len(x_M) // batch, torch.float32)
-    ledger = Ledger(batches, 2, torch.float32)
+    ledger = Ledgers(batches, 2, torch.float32)
     records = Records((batches.per_epoch, 2, 1, batches.size), torch.float32, torch.device("cpu"))
     logits = torch.randn(2, 1, batches.size, classes)
     for step in batches.deal(1):
@@ -65,9 +65,8 @@ def one_epoch(y_M: torch.Tensor, classes: int, batch: int = 4096) -> Ledger:
         loss = torch.zeros(2, 1, batches.size)
         picked = torch.ones(2, 1, batches.size, dtype=torch.bool)
         ledger.note(step_1, logits, y_RB)
-        records.write(
-            step_1, Choice(loss, logits.argmax(-1), picked, loss, picked), torch.ones(2, 1, dtype=torch.bool)
-        )
+        chosen = Choice(loss, logits.argmax(-1), picked, loss, picked, y_RB.expand(2, -1, -1))
+        records.write(step_1, chosen, torch.ones(2, 1, dtype=torch.bool))
     ledger.close(batches, records)
     return ledger
 

@@ -3,10 +3,12 @@
 N networks, R runs, B samples of a batch, P parameters of a network.
 """
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from coteach.engine.precision import Precision
 
-ADAM_ARRAYS = 4  # parameters, gradient, first and second moment
+# Parameters, gradient and momentum; Adam's squares.
+OPTIMISER_ARRAYS = {"adam": 4, "sgd": 3}
 
 
 @dataclass(frozen=True)
@@ -49,31 +52,51 @@ def roofline_seconds(work: Work, rates: Rates) -> float:
 
 
 def epoch_work(
-    build: Callable[[], nn.Module], x_B: Tensor, *, steps: int, test_samples: int, networks: int, runs: int
+    build: Callable[[], nn.Module],
+    x_B: Tensor,
+    *,
+    steps: int,
+    test_samples: int,
+    networks: int,
+    runs: int,
+    optimizer: str = "adam",
+    precision: Precision = Precision.FLOAT32,
 ) -> Work:
     """Of training N networks × R runs for `steps` batches like x_B (as stored) and testing them once."""
     with torch.random.fork_rng(devices=[]):
         network = build().to(x_B.device)
-    step = training_step(network, x_B) * (networks * runs) + samples_in(x_B) * runs
-    test = forward(network, x_B) * (networks * runs) + samples_in(x_B)
+    with precision.forward(x_B.device.type):  # in half precision layers put out half as many bytes
+        of_step, of_test = training_step(network, x_B, optimizer), forward(network, x_B)
+    step = of_step * (networks * runs) + samples_in(x_B) * runs
+    test = of_test * (networks * runs) + samples_in(x_B)
     return step * steps + test * (test_samples / len(x_B))
 
 
-def training_step(network: nn.Module, x_B: Tensor) -> Work:
-    """Forward, backward, Adam: its arrays read and written once, what the layers put out likewise."""
+def training_step(network: nn.Module, x_B: Tensor, optimizer: str = "adam") -> Work:
+    """Forward, backward, optimiser: its arrays read and written once, what the layers put out likewise.
+
+    The arithmetic is that of matrix products and convolutions of any kind: forward, for the gradient of weights
+    that learn, and for what is handed back. What is done between modules, as by F.gelu, is taken to be fused.
+    """
     activations = ActivationBytes(network)
-    with FlopCounterMode(display=False) as counter, activations:
+    with counted_operations() as counter, activations:
         logits = network.train()(as_floats(x_B))
         F.cross_entropy(logits, logits.argmax(-1)).backward()
-    arrays = ADAM_ARRAYS * sum(p.numel() * p.element_size() for p in network.parameters() if p.requires_grad)
-    return Work(counter.get_total_flops(), 2 * arrays + 2 * activations.bytes)
+    learnt = sum(p.numel() * p.element_size() for p in network.parameters() if p.requires_grad)
+    return Work(counter.get_total_flops(), 2 * OPTIMISER_ARRAYS[optimizer] * learnt + 2 * activations.bytes)
 
 
 def forward(network: nn.Module, x_B: Tensor) -> Work:
     activations = ActivationBytes(network)
-    with FlopCounterMode(display=False) as counter, activations, torch.no_grad():
+    with counted_operations() as counter, activations, torch.no_grad():
         network.eval()(as_floats(x_B))
     return Work(counter.get_total_flops(), 2 * activations.bytes)
+
+
+def counted_operations() -> FlopCounterMode:
+    return FlopCounterMode(
+        display=False, custom_mapping={torch.ops.aten.convolution_backward: backward_convolution}
+    )
 
 
 def samples_in(x_B: Tensor) -> Work:
@@ -82,6 +105,18 @@ def samples_in(x_B: Tensor) -> Work:
 
 def as_floats(x: Tensor) -> Tensor:
     return x.float() / 255 if x.dtype == torch.uint8 else x
+
+
+def backward_convolution(
+    grad_shape: Sequence[int], x_shape: Sequence[int], w_shape: Sequence[int], *more: Any, out_shape: Any
+) -> int:
+    """Each of the gradients that are asked for takes as many operations as the convolution did.
+
+    torch's own count knows no groups.
+    """
+    transposed, asked_for = more[4], more[7]
+    pixels = math.prod(x_shape if transposed else grad_shape)
+    return (asked_for[0] + asked_for[1]) * 2 * pixels * math.prod(w_shape[1:])
 
 
 class ActivationBytes:

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import plain_loops
 import torch
@@ -147,38 +149,77 @@ class PlainEpochs:
     seconds: list[float]
     share: float
     updated: float  # share of the batches on which the networks disagreed anywhere, and so learnt
+    evaluation_share: float
 
     @property
     def median(self) -> float:
         return median(self.seconds)
 
 
-def time_plain(case: Case, kind: str, show: Show, longest: float = LONGEST_EPOCH) -> PlainEpochs:
-    """Time one of the loops with its `kind` of loader, with torch's usual number of threads."""
+@dataclass(frozen=True)
+class PlainTraining:
+    """A plain loop before its first step. What learns says how many of the batches it learnt from."""
+
+    batches: Any  # to iterate over once an epoch; their number is its length
+    test_batches: Any
+    warm_up: Callable[[Iterable], int]
+    learn: Callable[[Iterable], int]
+    test: Callable[[Iterable], object]
+
+
+def plain_training(case: Case, kind: str) -> PlainTraining:
+    """Of one `kind`, a function of `plain_loops` that makes its batches."""
     plan, device = case.plan, case.device
-    what = f"{kind} loop"
-    show(what, 0, case.steps)
-    batches, test_batches = getattr(plain_loops, kind)(*case.tensors, plan.batch_size)
     keep_rate = plan.keep_rate(plan.ramp, case.noise.nominal_rate)
+    if kind == "on_device":
+        changes = {name: getattr(plan, name) for name in ("mirror", "shift", "cutout")}
+        batches, test_batches = plain_loops.on_device(*case.tensors, plan.batch_size, device, **changes)
+        modern = plain_loops.ModernPair(
+            case.build,
+            device,
+            plan.epochs * case.steps,
+            lr=plan.lr,
+            momentum=plan.momentum,
+            weight_decay=plan.weight_decay,
+            rise=plan.one_cycle,
+            lookahead=plan.lookahead,
+            half=device.startswith("cuda"),
+        )
+        learn = partial(modern.train, keep_rate=keep_rate)
+        return PlainTraining(batches, test_batches, learn, learn, modern.test)
+    loaders = getattr(plain_loops, kind)(*case.tensors, plan.batch_size)
+    pair = plain_loops.new_pair(case.build, plan.lr, device)
+    learn = partial(plain_loops.train, pair, keep_rate=keep_rate)
+    warm_up = partial(learn, warm_up=True)
+    return PlainTraining(loaders[0], loaders[1], warm_up, learn, partial(plain_loops.evaluate, pair))
+
+
+def time_plain(case: Case, kind: str, show: Show, longest: float = LONGEST_EPOCH) -> PlainEpochs:
+    """Time one of the loops, with torch's usual number of threads."""
+    device, what = case.device, f"{kind} loop"
+    show(what, 0, case.steps)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        pair = plain_loops.new_pair(case.build, plan.lr, device)
+        loop = plain_training(case, kind)
+        batches, test_batches = loop.batches, loop.test_batches
         warm = min(WARM_STEPS, len(batches))
-        spent = seconds(device, lambda: plain_loops.train(pair, islice(batches, warm), keep_rate, warm_up=True))
+        spent = seconds(device, lambda: loop.warm_up(islice(batches, warm)))
         share = min(1.0, longest / (spent / warm * len(batches)))
         steps, test_steps = (max(1, round(share * len(loader))) for loader in (batches, test_batches))
-        timed: list[float] = []
+        learnt: list[float] = []
+        tested: list[float] = []
         updates = 0
 
         def learn() -> None:
             nonlocal updates
-            updates += plain_loops.train(pair, shown(islice(batches, steps), what, steps, show), keep_rate)
+            updates += loop.learn(shown(islice(batches, steps), what, steps, show))
 
-        while len(timed) < PLAIN_EPOCHS and sum(timed) * share < PLAIN_LIMIT:
-            training = seconds(device, learn) * len(batches) / steps
-            testing = seconds(device, lambda: plain_loops.evaluate(pair, islice(test_batches, test_steps)))
-            timed.append(training + testing * len(test_batches) / test_steps)
-    return PlainEpochs(timed, share, updates / (steps * len(timed)))
+        while len(learnt) < PLAIN_EPOCHS and (sum(learnt) + sum(tested)) * share < PLAIN_LIMIT:
+            learnt.append(seconds(device, learn) * len(batches) / steps)
+            testing = seconds(device, lambda: loop.test(islice(test_batches, test_steps)))
+            tested.append(testing * len(test_batches) / test_steps)
+    timed = [a + b for a, b in zip(learnt, tested, strict=True)]
+    return PlainEpochs(timed, share, updates / (steps * len(timed)), median(tested) / median(timed))
 
 
 def shown(batches: Iterable, what: str, steps: int, show: Show) -> Iterator:

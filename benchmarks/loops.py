@@ -1,0 +1,117 @@
+"""What a loop of one's own costs and finds: docs/own-loop.md has these numbers.
+
+    python benchmarks/loops.py cost      # milliseconds of a step: one network, a pair, selection, ledger
+    python benchmarks/loops.py window    # small batches with and without a window
+    python benchmarks/loops.py rate      # the noise rate as learnt on the way
+
+Handwritten digits that come with scikit-learn, 1,200 to learn from; one thread.
+"""
+
+import sys
+import time
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+import coteach
+
+SEEDS = 5
+# wrong labels, batch, window
+WINDOWS = [(0.2, 8, 0), (0.2, 8, 64), (0.5, 8, 0), (0.5, 8, 64), (0.1, 8, 0), (0.1, 8, 64), (0.5, 64, 64)]
+
+
+def digits(kind: str, rate: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Samples, true labels, given labels."""
+    x, truth = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(x))[:1200]
+    given = coteach.noise.corrupt(truth[order], kind, rate, n_classes=10, seed=seed).labels
+    return torch.tensor(x[order] / 16).float(), torch.tensor(truth[order]), torch.from_numpy(given)
+
+
+def train(
+    x: Tensor,
+    truth: Tensor,
+    given: Tensor,
+    noise_rate: float | str,
+    epochs: int,
+    batch: int,
+    window: int,
+    seed: int,
+) -> tuple[float, float]:
+    """Share of right labels among those learnt in the second half, and the noise rate in the end."""
+    torch.manual_seed(seed)
+    pair = coteach.Pair(
+        lambda: nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)), (seed, seed + 100)
+    )
+    steps = len(x) // batch
+    selection = coteach.Selection("coteaching", noise_rate, steps=epochs * steps, window=window)
+    optimiser = torch.optim.Adam(pair.parameters(), 0.003)
+    right = learnt = 0
+    for epoch in range(epochs):
+        for index in torch.randperm(len(x))[: steps * batch].view(steps, batch):
+            optimiser.zero_grad()
+            selection(pair(x[index]), given[index]).backward()
+            optimiser.step()
+            if epoch >= epochs // 2:
+                right += int((selection.picked & (given[index] == truth[index])).sum())
+                learnt += int(selection.picked.sum())
+    return right / learnt, selection.noise_rate_
+
+
+def windows() -> None:
+    for rate, batch, window in WINDOWS:
+        found = [
+            100 * train(*digits("symmetric", rate, seed), rate, 10, batch, window, seed)[0]
+            for seed in range(SEEDS)
+        ]
+        print(f"{rate:.0%} wrong, batch {batch}, window {window}: {shown(found)} % right", flush=True)
+
+
+def rates() -> None:
+    for epochs in (3, 10):
+        for kind, rate in (("symmetric", 0.0), ("symmetric", 0.2), ("symmetric", 0.5), ("pair", 0.3)):
+            found = [
+                100 * train(*digits(kind, rate, seed), "auto", epochs, 16, 64, seed)[1] for seed in range(SEEDS)
+            ]
+            print(f"{epochs} epochs, {kind} {rate:.0%}: {shown(found)} % found", flush=True)
+
+
+def costs() -> None:
+    kinds = ("one network", "one network, ledger", "a pair", "a pair, selection", "a pair, selection, ledger")
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(SEEDS):
+        for kind in kinds:
+            found[kind].append(step_milliseconds(kind))
+    for kind, values in found.items():
+        print(f"{kind}: {shown(values)} ms, {np.mean(values) / np.mean(found['one network']):.2f}")
+
+
+def step_milliseconds(kind: str, steps: int = 32, batch: int = 64, samples: int = 2048) -> float:
+    """Processor time of a step of `small_cnn` on images of 32×32; the first four only warm up."""
+    x, y = torch.randn(samples, 3, 32, 32), torch.randint(0, 10, (samples,))
+    pair = coteach.Pair(lambda: coteach.networks.build("small_cnn", shape=(3, 32, 32), n_classes=10))
+    model = pair.networks[0] if kind.startswith("one") else pair
+    ledger = coteach.Ledger(samples) if "ledger" in kind else None
+    method = "standard" if kind in ("one network", "one network, ledger", "a pair") else "coteaching"
+    selection = coteach.Selection(method, 0.2, steps=steps, ledger=ledger)
+    optimiser = torch.optim.Adam(model.parameters())
+    began = 0.0
+    for step in range(steps):
+        if step == 4:
+            began = time.process_time()
+        index = torch.arange(step * batch, (step + 1) * batch)
+        optimiser.zero_grad()
+        selection(model(x[index]), y[index], index).backward()
+        optimiser.step()
+    return (time.process_time() - began) / (steps - 4) * 1000
+
+
+def shown(values: list[float]) -> str:
+    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    {"cost": costs, "window": windows, "rate": rates}[sys.argv[1]]()
