@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
-from typing import get_args
 
 from docutils import nodes
 from pygments.lexers import BashLexer
@@ -54,17 +53,16 @@ linkcheck_timeout = 20
 
 
 class CommandHelp(SphinxDirective):
-    """What `coteach COMMAND --help` prints, a section for each command that there is."""
+    """What `coteach COMMAND --help-all` prints, a section for each command that there is."""
 
     def run(self) -> list[nodes.Node]:
         from coteach import cli
 
-        commands = [annotated.__metadata__[0].name for annotated in get_args(cli.Command)]
-        return [self.section(command) for command in commands]
+        return [self.section(command) for command in cli.COMMANDS]
 
     def section(self, command: str) -> nodes.Node:
         title = f"coteach {command}"
-        words = [sys.executable, "-m", "coteach", command, "--help"]
+        words = [sys.executable, "-m", "coteach", command, "--help-all"]
         environment = os.environ | {"COLUMNS": "92", "NO_COLOR": "1"}
         text = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
         block = nodes.literal_block("", text.rstrip(), language="text")

@@ -1,4 +1,4 @@
-"""The rules inside a training loop of your own: two networks, a DataLoader, two optimisers, ten lines.
+"""A training loop of your own with Pair, Selection and Ledger: two networks, one optimiser, three new lines.
 
 For people whose loop does what no library knows about. A quarter of a minute on two cores:
 
@@ -6,16 +6,13 @@ For people whose loop does what no library knows about. A quarter of a minute on
     python examples/own_loop.py
 
 Prints a line every tenth epoch, then the test accuracy: of two networks that learn from all labels, and of two
-that learn by Co-teaching. Any rule goes in the same place: "coteaching_plus" after some epochs of "coteaching",
-"decoupling", "mentornet", for which one network is enough.
+that learn by Co-teaching; and of the labels that each pair doubts most, how many are wrong. Any method goes in the
+same place: "coteaching_plus", "jocor", "decoupling", and "mentornet", for which one network is enough.
 """
 
-from collections.abc import Sequence
-
 import torch
-import torch.nn.functional as F
 from sklearn.datasets import load_digits
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import coteach
@@ -34,31 +31,29 @@ def main(
     accuracy = {}
     for rule in rules:
         torch.manual_seed(0)
-        networks = [nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)) for _ in range(2)]
-        train(networks, DataLoader(TensorDataset(x[:half], given), 64, shuffle=True, drop_last=True), epochs, rule)
-        with torch.no_grad():
-            p = torch.stack([network(x[half:]).softmax(-1) for network in networks]).mean(0)
-        accuracy[rule] = (p.argmax(-1) == truth[half:]).float().mean().item()
-        print(f"{rule}: {accuracy[rule]:.1%}")
+        pair, ledger = train(x[:half], given, epochs, rule)
+        accuracy[rule] = (pair.ensemble(x[half:]).argmax(-1) == truth[half:]).float().mean().item()
+        worst = ledger.suspects(share=0.1)
+        wrong = (truth.numpy()[worst.index] != worst.given).mean()
+        print(f"{rule}: {accuracy[rule]:.1%}; of its {len(worst)} first suspects {wrong:.0%} are wrong")
     return accuracy
 
 
-def train(networks: Sequence[nn.Module], loader: DataLoader, epochs: int, rule: str) -> None:
-    optimisers = [torch.optim.Adam(network.parameters(), 0.005) for network in networks]
+def train(x: Tensor, given: Tensor, epochs: int, method: str) -> tuple[coteach.Pair, coteach.Ledger]:
+    loader = DataLoader(TensorDataset(torch.arange(len(x)), x, given), 64, shuffle=True, drop_last=True)
+    pair = coteach.Pair(lambda: nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)))
+    ledger = coteach.Ledger(len(x))
+    selection = coteach.Selection(method, noise_rate=NOISE_RATE, epochs=epochs, ledger=ledger)
+    optimiser = torch.optim.Adam(pair.parameters(), 0.005)
     for epoch in range(1, epochs + 1):
-        keep = coteach.schedules.keep_rate(epoch, NOISE_RATE, ramp=10)  # falls to 60 % over ten epochs
-        for x_B, y_B in loader:
-            logits_N = [network(x_B) for network in networks]
-            weight_NB = coteach.rules.weights(rule, logits_N, y_B, keep)  # the one new line
-            for logits_BC, weight_B, optimiser in zip(logits_N, weight_NB, optimisers, strict=True):
-                if not weight_B.any():  # nothing to learn from: as the paper, no step; Adam would coast on
-                    continue
-                loss = (weight_B * F.cross_entropy(logits_BC, y_B, reduction="none")).sum()
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
+        for index, x_B, y_B in loader:
+            optimiser.zero_grad()
+            selection(pair(x_B), y_B, index).backward()
+            optimiser.step()
+        selection.next_epoch()
         if epoch % 10 == 0:
-            print(f"{rule}: epoch {epoch} of {epochs}")
+            print(f"{method}: epoch {epoch} of {epochs}")
+    return pair, ledger
 
 
 if __name__ == "__main__":
