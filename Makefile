@@ -3,10 +3,11 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+MINUTES ?= 10
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check soak lint docs links bench format clean
+.PHONY: help demo test check soak lint docs links bench release format clean
 
 INSTALLED := .venv/.installed
 SPHINX := .venv/bin/python -m sphinx -q -W --keep-going -c docs -d build/doctrees
@@ -23,8 +24,9 @@ test: $(INSTALLED) ## run the quick tests on WORKERS=2 processes (under three mi
 check: lint docs ## run everything that CI runs: lint, docs, quick and slow tests (eight minutes)
 	.venv/bin/python -m pytest -n $(WORKERS) -q -m "not soak" $(ARGS)
 
-soak: $(INSTALLED) ## run the tests that take too long for `make test` (ten minutes)
+soak: $(INSTALLED) ## run the tests that take too long for `make test`, and random damage for MINUTES=10 (twenty minutes)
 	.venv/bin/python -m pytest -m soak -q $(ARGS)
+	OMP_NUM_THREADS=1 PYTHONPATH=src:tests .venv/bin/python tests/random_damage.py --minutes $(MINUTES)
 
 lint: $(INSTALLED) ## check style, format and types
 	.venv/bin/ruff check
@@ -39,8 +41,12 @@ docs: $(INSTALLED) ## build the documentation, warnings and broken links being e
 links: $(INSTALLED) ## ask the network whether the addresses in the documentation still exist
 	$(SPHINX) -b linkcheck . build/links
 
-bench: $(INSTALLED) ## time an epoch against two plain loops (two minutes on two cores)
+bench: $(INSTALLED) ## time an epoch against plain loops (two minutes on two cores)
 	.venv/bin/python benchmarks/bench.py $(ARGS)
+
+release: $(INSTALLED) ## build wheel and sdist, and try them in an empty environment (three minutes)
+	mkdir -p build
+	PYTHON=$(PYTHON) .ci/smoke
 
 format: $(INSTALLED) ## mend what can be mended by machine
 	.venv/bin/ruff check --fix
