@@ -10,6 +10,7 @@ import platform
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -138,7 +139,9 @@ def no_interrupt_is_lost() -> Iterator[None]:
 
     def hook(dropped: Any) -> None:
         if signum := SIGNALS.get(dropped.exc_type):
-            threading.Timer(0.01, interrupt, [signum]).start()  # at once it would be dropped in here
+            left = threading.Event()
+            threading.Thread(target=interrupt_after, args=(left, signum), daemon=True).start()
+            left.set()
         else:
             usual(dropped)
 
@@ -147,6 +150,13 @@ def no_interrupt_is_lost() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = usual
+
+
+def interrupt_after(left: threading.Event, signum: signal.Signals) -> None:
+    """Once the main thread has left what drops signals: before, this one would be dropped, too."""
+    left.wait()
+    time.sleep(0.05)
+    interrupt(signum)
 
 
 def interrupt(signum: signal.Signals) -> None:
