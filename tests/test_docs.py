@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -116,6 +117,9 @@ def test_every_claim_has_one_verdict_and_its_numbers():
     assert all(LIGHTS[word] == light for light, word in found.values())
     assert verdicts("docs/evidence.md", r"<summary><b>(\d+)\.</b> .*? (\S) <b>(\w+)</b></summary>") == found
     assert verdicts("docs/replication.md", r"^\| (\d+) \| [^|]+ \| (\S) (\w+) \|$") == found
+    count = Counter(word for _, word in found.values())
+    told = "Of {} claims {holds} hold, {partly} hold in part, {no} do not, and {open} are open."
+    assert told.format(len(found), **count) in " ".join((ROOT / "docs/replication.md").read_text("utf-8").split())
 
 
 @pytest.mark.parametrize("page", [*PAGES, "README.md"])
