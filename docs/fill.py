@@ -11,6 +11,12 @@ docs/human.md has such pairs for one of our numbers (last, ensemble, average_pre
     <!-- published: best -->
 
 With the first of them goes the figure, once it is drawn.
+
+Any page may have the table of the paper's claims, with these of the columns that docs/claims.toml has; the figure of them,
+docs/images/claims.svg, is drawn anew:
+
+    <!-- claims: number says verdict why presets -->
+    <!-- end -->
 """
 
 import json
@@ -18,6 +24,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import stdev
+
+from claims import claims_table, draw_claims
 
 from coteach.names import METHOD_LABELS
 from coteach.paper import presets
@@ -28,6 +36,7 @@ MARKED = re.compile(r"(<!-- measured: ([a-z_ ]+) -->\n).*?(<!-- end -->)", re.DO
 FIGURE = "results/human/human.svg"
 PEOPLE = re.compile(r"(<!-- people: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 PUBLISHED = re.compile(r"(<!-- published: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+CLAIMS = re.compile(r"(<!-- claims: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 # Presets with a page of their own: the same runs with more seeds and other networks; another recipe.
 ELSEWHERE = {"divergence", "human"}
 
@@ -42,6 +51,7 @@ Cell = dict
 def main() -> None:
     for page, text in filled().items():
         page.write_text(text, encoding="utf-8")
+    draw_claims(ROOT / "docs" / "images" / "claims.svg")
 
 
 def filled() -> dict[Path, str]:
@@ -50,9 +60,19 @@ def filled() -> dict[Path, str]:
     of_methods = [cell for cell in cells if cell["experiment"] not in ELSEWHERE]
     pages = sorted((ROOT / "docs" / "methods").glob("*.md"))
     human = ROOT / "docs" / "human.md"
-    return {
-        page: MARKED.sub(lambda found: with_tables(found, of_methods), page.read_text("utf-8")) for page in pages
-    } | {human: with_people(human.read_text("utf-8"), cells)}
+    with_claims = {page: page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")) if page != human}
+    return (
+        {
+            page: CLAIMS.sub(lambda found: between(found, [claims_table(found[2].split())]), text)
+            for page, text in with_claims.items()
+            if CLAIMS.search(text)
+        }
+        | {
+            page: MARKED.sub(lambda found: with_tables(found, of_methods), page.read_text("utf-8"))
+            for page in pages
+        }
+        | {human: with_people(human.read_text("utf-8"), cells)}
+    )
 
 
 def with_tables(found: re.Match, cells: list[Cell]) -> str:
