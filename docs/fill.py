@@ -23,6 +23,12 @@ docs/human.md has such pairs for one of our numbers (last, ensemble, average_pre
     <!-- published: best -->
 
 With the first of them goes the figure, once it is drawn.
+
+Any page may have the table of the paper's claims, with these of the columns that docs/claims.toml has; the figure of them,
+docs/images/claims.svg, is drawn anew:
+
+    <!-- claims: number says verdict why presets -->
+    <!-- end -->
 """
 
 import json
@@ -30,6 +36,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import stdev
+
+from claims import claims_table, draw_claims
 
 from coteach.names import METHOD_LABELS
 from coteach.paper import presets
@@ -45,6 +53,7 @@ NOISES = ("pair 45 %", "symmetric 50 %", "symmetric 20 %", "openset 40 %")
 FIGURE = "results/human/human.svg"
 PEOPLE = re.compile(r"(<!-- people: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 PUBLISHED = re.compile(r"(<!-- published: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+CLAIMS = re.compile(r"(<!-- claims: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 # Presets with a page of their own: the same runs with more seeds and other networks; another recipe.
 ELSEWHERE = {"divergence", "human"}
 
@@ -62,17 +71,22 @@ Cell = dict
 def main() -> None:
     for page, text in filled().items():
         page.write_text(text, encoding="utf-8")
+    draw_claims(ROOT / "docs" / "images" / "claims.svg")
 
 
 def filled() -> dict[Path, str]:
-    """The pages as they should be."""
+    """The pages that have marks, as they should be."""
     cells = json.loads((ROOT / "results" / "summary.json").read_text(encoding="utf-8"))
+    texts = {page: page.read_text("utf-8") for page in sorted((ROOT / "docs").rglob("*.md"))}
+    return {page: filled_in(text, cells) for page, text in texts.items() if "<!-- end -->" in text}
+
+
+def filled_in(text: str, cells: list[Cell]) -> str:
     of_methods = [cell for cell in cells if cell["experiment"] not in ELSEWHERE]
-    pages = sorted((ROOT / "docs" / "methods").glob("*.md"))
-    human, evidence = (ROOT / "docs" / name for name in ("human.md", "evidence.md"))
-    filled = {page: MARKED.sub(lambda found: with_table(found, of_methods), page.read_text("utf-8")) for page in pages}
-    filled[evidence] = NAMED.sub(lambda found: with_rows(found, of_methods), evidence.read_text("utf-8"))
-    return filled | {human: with_people(human.read_text("utf-8"), cells)}
+    text = MARKED.sub(lambda found: with_table(found, of_methods), text)
+    text = NAMED.sub(lambda found: with_rows(found, of_methods), text)
+    text = CLAIMS.sub(lambda found: between(found, [claims_table(found[2].split())]), text)
+    return with_people(text, cells) if PEOPLE.search(text) or PUBLISHED.search(text) else text
 
 
 def with_table(found: re.Match, cells: list[Cell]) -> str:

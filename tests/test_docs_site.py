@@ -14,6 +14,7 @@ from coteach import cli, methods
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 METHOD_PAGES = sorted((DOCS / "methods").glob("*.md"))
+API_PAGES = sorted((DOCS / "api").glob("*.md"))
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +85,23 @@ def test_no_two_measurements_share_a_place_in_a_table(fill):
 def test_every_page_is_in_the_index():
     index = (DOCS / "index.rst").read_text("utf-8")
     listed = set(re.findall(r"^   (?:.*<)?([\w/-]+)>?$", index, re.MULTILINE))
+    listed |= set(re.findall(r"^api/\w+$", (DOCS / "api.md").read_text("utf-8"), re.MULTILINE))
     pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.glob("**/*.md")} - {"README"}
     assert pages <= listed, pages - listed
 
 
 def test_the_reference_has_every_public_name():
-    text = (DOCS / "api.md").read_text("utf-8")
+    text = "".join(page.read_text("utf-8") for page in API_PAGES)
     missing = [name for name in coteach.__all__ if not re.search(rf":: coteach\.{name}$", text, re.MULTILINE)]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", API_PAGES, ids=lambda page: page.stem)
+def test_a_page_of_the_reference_begins_with_an_example(page):
+    before, _, directives = page.read_text("utf-8").partition("```{eval-rst}")
+    assert "```python" in before or "a whole training is" in before.lower()  # of hf.md, which needs a model
+    assert f"api/{page.stem}\n" in (DOCS / "api.md").read_text("utf-8")
+    assert len(re.findall(r"autoclass:: coteach\.[A-Z]", directives)) <= (4 if page.stem == "methods" else 1)
 
 
 def test_every_command_is_told_of():
@@ -128,7 +138,7 @@ def test_a_new_measurement_changes_its_page_only(fill, tmp_path, monkeypatch):
     monkeypatch.setattr(fill, "ROOT", tmp_path)
     after = {page.name: text for page, text in fill.filled().items()}
     changed = [page.name for page, text in before.items() if after[page.name] != text]
-    assert changed == ["jocor.md", "evidence.md"]
+    assert changed == ["evidence.md", "jocor.md"]
     assert "| 12.34 (92) |" in after["jocor.md"]
 
 
