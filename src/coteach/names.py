@@ -175,7 +175,7 @@ def spelt_alike(name: str) -> str:
 
 
 def initials(name: str) -> str:
-    """Of the words of a name that is spelt alike.
+    """The first letters of the words of a name, spelt alike.
 
     >>> initials("cross_entropy")
     'ce'

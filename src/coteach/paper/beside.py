@@ -48,7 +48,7 @@ def comparable(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw_beside(records: list[dict[str, Any]], paths: list[Path]) -> None:
-    """Of each cell its last epoch, its last ten, and what is known of its method."""
+    """Draws the last epoch of each cell, its last ten, and the published numbers of its method."""
     methods = [name for name in METHOD_FACTS if name in {r["summary"]["method"] for r in records}]
     place = {name: -i for i, name in enumerate(methods)}
     columns = list(dict.fromkeys(r["column"] for r in records))

@@ -26,7 +26,7 @@ from coteach.paper.beside import comparable, draw_beside
 
 CellRecords = list[dict[str, Any]]
 
-AS_DOTS = {"ablation"}  # presets with more methods than lines can be told apart
+AS_DOTS = {"ablation"}  # presets with more methods than lines that a reader can distinguish
 BESIDE_KNOWN = {"human"}  # presets whose ends, not curves, are set beside the published
 
 
@@ -185,7 +185,7 @@ def loss_begins(s: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Dot:
-    """A line of a dot plot, under a heading or none: a cell, with what is told of it there."""
+    """A line of a dot plot, under a heading or none: a cell, with its words there."""
 
     heading: str
     label: str

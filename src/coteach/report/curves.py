@@ -126,7 +126,7 @@ def as_attributes(style: str) -> str:
 
 @any_script()
 def write_curves(groups: list[Group], measures: list[str], folder: Path) -> list[Path]:
-    """Of one data set, a column for each noise, in all formats; nothing if no run has any of the measures."""
+    """Writes a column for each noise of a data set, in all formats; nothing if no run has any of the measures."""
     there = [name for name in measures if any(name in measured(group) for group in groups)]
     shown = {group.noise: group for group in groups if set(there) & set(measured(group))}
     if not shown:

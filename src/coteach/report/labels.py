@@ -39,7 +39,7 @@ def row_shares(counts_CC: np.ndarray) -> np.ndarray:
 
 
 def suspect_share(run: Run) -> float:
-    """The share of labels that are taken to be wrong: what the method was told, else what is so."""
+    """The share of labels that are taken to be wrong: the rate given to the method, else the true one."""
     assert run.noise is not None
     tau = run.experiment.tau
     share = tau if tau is not None else run.noise.nominal_rate
