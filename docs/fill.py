@@ -45,7 +45,8 @@ from coteach.paper.compare import UNUSUAL, Target, targets
 
 ROOT = Path(__file__).parents[1]
 MARKED = re.compile(
-    r"(<!-- measured: (?P<methods>[a-z_ ]+) -->\n(?:<!-- rows:\n(?P<rows>.*?)-->\n)?).*?(?P<end><!-- end -->)", re.DOTALL
+    r"(<!-- measured: (?P<methods>[a-z_ ]+) -->\n(?:<!-- rows:\n(?P<rows>.*?)-->\n)?).*?(?P<end><!-- end -->)",
+    re.DOTALL,
 )
 NAMED = re.compile(r"(<!-- (?P<what>accuracy|precision):\n(?P<rows>.*?)-->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 MOST_ROWS = 8  # on the page of a method
