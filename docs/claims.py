@@ -1,4 +1,4 @@
-"""The paper's claims and what became of them, from claims.toml: tables for the pages, and docs/images/claims.svg."""
+"""The paper's claims and what became of them, from claims.toml: tables for pages, and images/claims.svg."""
 
 import tomllib
 from collections import Counter

@@ -100,7 +100,7 @@ def test_the_results_are_read_in_ten_minutes():
     assert len((ROOT / "docs/results.md").read_text("utf-8").split()) <= 2000
 
 
-# ---- the claims: a table in results.md, their numbers in evidence.md, a verdict in both and in the report --------
+# ---- the claims: a table in results.md and in the report, their numbers in evidence.md ------------------------------
 
 LIGHTS = {"holds": "🟢", "partly": "🟡", "no": "🔴", "open": "⚪"}
 

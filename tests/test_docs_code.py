@@ -102,7 +102,7 @@ def test_there_are_commands():
     assert sum(len(commands(page)) for page in PAGES) > 30
 
 
-# ---- commands of methods' pages reproduce their tables ------------------------------------------------------------
+# ---- commands of methods' pages reproduce their tables ----------------------------------------------------------
 
 
 def measured_seeds() -> dict[str, set[int]]:
