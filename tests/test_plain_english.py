@@ -14,20 +14,26 @@ PAGES = [
         for name in (
             *("README", "start", "choosing", "idea", "own-data", "modern", "given-labels", "guesses", "glossary"),
             *("imbalance", "cleanlab", "distributed", "extending"),
+            *("results", "replication", "fidelity", "speed", "human", "report", "api"),
         )
+    ),
+    *sorted(
+        page.relative_to(ROOT).as_posix()
+        for part in ("methods", "api")
+        for page in (ROOT / "docs" / part).glob("*.md")
     ),
 ]
 OUT = re.compile(
     r"can be had|\bbut for\b|\b(?:is|are|was|were) told\b|we would take|nothing to rely on|worlds apart",
     re.IGNORECASE,
 )
-NO_PROSE = re.compile(r"^(?:\||#|!\[|<!--)")
+NO_PROSE = re.compile(r"^(?:\||#|!\[)")
 SENTENCE_END = re.compile(r"(?<=[.!?])[)*\"”]*\s+(?=[A-Z0-9`*\[(“τλ])")
 
 
 def sentences(markdown: str) -> list[str]:
     """What is neither code, table, heading nor picture; an item of a list begins a sentence, `code` is a word."""
-    text = re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^```.*?^```$|<!--.*?-->", "", markdown, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]+`", "`code`", text))
     lines = ["" if NO_PROSE.match(line) else line for line in text.splitlines()]
     text = re.sub(r"\n\s*(?:[-*]|\d+\.) ", "\n\n", "\n" + "\n".join(lines))

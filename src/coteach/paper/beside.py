@@ -5,11 +5,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from coteach.figures import COLOURS, add_legend, new_figure, over_seeds, save
+from coteach.figures import COLOURS, add_legend, name_panel, new_figure, over_seeds, save
 from coteach.names import METHOD_FACTS, METHOD_LABELS
 from coteach.paper.compare import Target, compared
 
-LINE = 0.44  # inches from one method to the next
+LINE = 0.4  # inches from one method to the next
 DARK, GREY = "#333333", "#666666"
 
 
@@ -53,9 +53,9 @@ def draw_beside(records: list[dict[str, Any]], paths: list[Path]) -> None:
     place = {name: -i for i, name in enumerate(methods)}
     columns = list(dict.fromkeys(r["column"] for r in records))
     lines = compared(records)
-    figure, axes = new_figure(1, len(columns), (2.9, LINE * len(methods) + 1.4))
+    figure, axes = new_figure(1, len(columns), LINE * len(methods) + 1.4)
     for ax, column in zip(axes[0], columns, strict=True):
-        ax.set_title(column, fontsize=10)
+        name_panel(ax, column)
         ax.set_xlabel("test accuracy (%)")
         ax.margins(x=0.08)
         ax.tick_params(axis="y", length=0)

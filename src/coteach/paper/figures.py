@@ -16,6 +16,7 @@ from coteach.figures import (
     draw_grid,
     draw_line,
     line_styles,
+    name_panel,
     new_figure,
     over_seeds,
     save,
@@ -153,9 +154,9 @@ def draw_times(records: CellRecords, paths: list[Path]) -> None:
     styles = line_styles(
         sorted({loss_begins(r["summary"]) for r in records}, key=lambda label: (-len(label), label))
     )
-    figure, axes = new_figure(1, len(columns), (3.0, 2.6), sharey=False)
+    figure, axes = new_figure(1, len(columns), 2.5, sharey=False)
     for ax, column in zip(axes[0], columns, strict=True):
-        ax.set_title(column, fontsize=10)
+        name_panel(ax, column)
         ax.set_xlabel("epoch")
         for record in records:
             if record["column"] == column:
@@ -266,9 +267,9 @@ def draw_dots(dots: list[Dot], paths: list[Path], title: str) -> None:
     columns = list(dict.fromkeys(dot.record["column"] for dot in dots))
     lines = list(dot_lines(dots))
     place = {line: -y for y, line in enumerate(lines)}
-    figure, axes = new_figure(1, len(columns), (3.6, max(0.19 * (len(lines) + 3), 2.2)))
+    figure, axes = new_figure(1, len(columns), 0.165 * len(lines) + 1.1)
     for ax, column in zip(axes[0], columns, strict=True):
-        ax.set_title(column, fontsize=10)
+        name_panel(ax, column)
         ax.set_xlabel("test accuracy (%)")
         ax.margins(x=0.05)
         ax.tick_params(axis="y", length=0)
