@@ -110,7 +110,7 @@ def test_center_crop(height, width, size):
         if torch.equal(x[..., top : top + size, left : left + size], cropped)
     ]
     ((top, left),) = inside
-    assert abs(top - (height - size - top)) <= 1  # as much cut off above as below, but for an odd pixel
+    assert abs(top - (height - size - top)) <= 1  # as much cut off above as below, except an odd pixel
     assert abs(left - (width - size - left)) <= 1
 
 

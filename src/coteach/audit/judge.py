@@ -179,7 +179,7 @@ def note_on_wide_interval(classifier: Learner) -> list[str]:
         return []
     low = 100 * estimate.interval[0]
     return [
-        f"these features tell little about the rate of wrong labels, only that it is at least {low:.0f} %: "
+        f"these features say little about the share of wrong labels, only that it is at least {low:.0f} %: "
         "--check 50 draws samples to look at, from which --calibrate tells it"
     ]
 

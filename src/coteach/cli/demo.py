@@ -33,7 +33,7 @@ VARIANTS = {name: Experiment(method=name) for name, facts in METHOD_FACTS.items(
 
 @dataclass(frozen=True)
 class Demo:
-    """Compare all methods on handwritten digits, of whose labels about half are wrong."""
+    """Compare all methods on handwritten digits with about half of the labels wrong."""
 
     out: Annotated[Path | None, Flag("PATH", "runs/demo, numbered if taken")] = None
     """Folder to write; must be new or empty."""

@@ -199,7 +199,7 @@ BLOCK_TITLES = {
     "losses": "Every rule with every loss; all else as {}",
     "switches": "Co-teaching+: the paper with details of the authors' code, that code without one (dashed: both)",
     "keep": "Co-teaching+ as the authors run it (dashed), with λ that stays (type 1) or goes on falling (type 2), "
-    "and τ told too low, right, too high",
+    "and τ too low, right, too high",
 }
 
 

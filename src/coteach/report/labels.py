@@ -78,7 +78,7 @@ def flips_in_words(run: Run) -> str:
     n = len(run.opinions)
     return (
         f"The {100 * suspect_share(run):.3g} % of labels that the networks trusted least are taken for wrong, and "
-        f"replaced by what they would rather have; counted over {n} seed{'s' * (n > 1)}."
+        f"replaced by the class they find likelier; counted over {n} seed{'s' * (n > 1)}."
     )
 
 
