@@ -136,7 +136,7 @@ def short_data(cell: Cell) -> str:
 
 
 def data_label(cell: Cell) -> str:
-    return DATA_LABELS[short_data(cell)]
+    return DATA_LABELS[short_data(cell)].replace("-", "\N{NON-BREAKING HYPHEN}")
 
 
 def run_of(cell: Cell, with_method: bool) -> str:

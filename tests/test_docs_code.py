@@ -105,6 +105,7 @@ def test_there_are_commands():
 # ---- commands of methods' pages reproduce their tables ----------------------------------------------------------
 
 
+@cache
 def measured_seeds() -> dict[str, set[int]]:
     """The seeds of every configuration in results/, by its hash."""
     found: dict[str, set[int]] = {}
