@@ -11,7 +11,7 @@ from coteach.paper.heat import GAIN, LOSS, NEITHER, mixed, readable_on
 
 CLAIMS = Path(__file__).with_name("claims.toml")
 DATASETS = ("MNIST", "CIFAR-10", "CIFAR-100", "NEWS", "Tiny-ImageNet", "open set")
-VERDICTS = {"holds": "🟢", "partly": "🟡", "no": "🔴", "open": "⚪"}
+VERDICTS = {"holds": "●", "partly": "◐", "no": "○", "open": "–"}
 # Told by the word first, by the colour only then; in grey they go from dark to light.
 GROUNDS = {
     "holds": GAIN,
@@ -42,7 +42,7 @@ class Claim:
     def text(self, column: str) -> str:
         value: Any = getattr(self, column)
         if column == "verdict":
-            return f"{VERDICTS[value]} {value}"
+            return f'<span class="verdict {value}">{VERDICTS[value]} {value}</span>'  # coloured by site.css
         return ", ".join(f"`{name}`" for name in value) if column == "presets" else str(value)
 
 

@@ -24,7 +24,7 @@ docs/human.md has such pairs for one of our numbers (last, ensemble, average_pre
 
 With the first of them goes the figure, once it is drawn.
 
-Any page may have the table of the paper's claims, with these of the columns that docs/claims.toml has. Their figure,
+Any page may have the table of the paper's claims, with these of the columns of docs/claims.toml. Their figure,
 docs/images/claims.svg, is drawn anew:
 
     <!-- claims: number says verdict why presets -->
@@ -59,8 +59,8 @@ CLAIMS = re.compile(r"(<!-- claims: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTAL
 ELSEWHERE = {"divergence", "human"}
 
 LEGEND = """\
-Test accuracy in per cent: the mean of the networks over the last ten epochs, ± the standard deviation over n seeds.
-In brackets is the label precision, in per cent. `authors` and `paper` are values of `--fidelity`."""
+Test accuracy in per cent: mean of the networks over the last ten epochs, ± standard deviation over n seeds. In
+brackets is the label precision, in per cent. `authors` and `paper` are values of `--fidelity`."""
 DATA_LABELS = {
     "mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "openset-cifar100": "open-set",
     "tiny-imagenet": "Tiny-ImageNet, 20 classes", "news": "NEWS, spaCy", "news-glove": "NEWS, GloVe",
