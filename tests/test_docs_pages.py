@@ -1,4 +1,4 @@
-"""The site in a real browser: nothing is wider than the window, text stands out, code is copied, words are found."""
+"""The site in a real browser: nothing is too wide, text stands out, code is copied, words are found."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# A phone, just above each width where the theme changes the layout (46, 48, 63, 67, 82 and 97 em), what lies between.
+# Phones, each side of where the theme changes the layout (46, 48, 63, 67, 82 and 97 em), a large screen.
 WIDTHS = (320, 360, 737, 769, 1009, 1073, 1199, 1313, 1439, 1553, 1920)
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FAINT = """() => {  // texts below the contrast that WCAG AA asks for
