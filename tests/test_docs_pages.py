@@ -77,7 +77,15 @@ def test_no_page_is_wider_than_the_window(site, page):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(site, page, scheme):
     page.emulate_media(color_scheme=scheme)
-    for name in ("index", "start", "api", "choosing", "command-line"):
+    for name in (
+        "index",
+        "start",
+        "api/robust_classifier",
+        "choosing",
+        "command-line",
+        "results",
+        "methods/jocor",
+    ):
         page.goto((site / "docs" / f"{name}.html").as_uri())
         assert page.evaluate(FAINT) == [], name
     page.add_style_tag(content="article p { color: #808080 !important }")
