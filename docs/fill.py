@@ -12,8 +12,8 @@ docs/human.md has such pairs for one of our numbers (last, ensemble, average_pre
 
 With the first of them goes the figure, once it is drawn.
 
-Any page may have the table of the paper's claims, with these of the columns that docs/claims.toml has; the figure of them,
-docs/images/claims.svg, is drawn anew:
+Any page may have the table of the paper's claims, with these of the columns that docs/claims.toml has; the figure
+of them, docs/images/claims.svg, is drawn anew:
 
     <!-- claims: number says verdict why presets -->
     <!-- end -->
