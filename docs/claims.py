@@ -1,4 +1,4 @@
-"""The paper's claims and what became of them, from claims.toml: tables for pages, and images/claims.svg."""
+"""The paper's claims and what became of them, from claims.toml: tables for pages, and docs/images/claims.svg."""
 
 import tomllib
 from collections import Counter
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coteach.figures import GRID, SMALL, TEXT, new_figure, save
-from coteach.paper.heat import GAIN, LOSS, NEITHER, mixed, readable_on
+from coteach.figures import GRID, new_figure, save, tell
+from coteach.paper.heat import GAIN, LOSS, NEITHER, HeatCell, draw_heat, mixed
 
 CLAIMS = Path(__file__).with_name("claims.toml")
 DATASETS = ("MNIST", "CIFAR-10", "CIFAR-100", "NEWS", "Tiny-ImageNet", "open set")
@@ -20,9 +20,13 @@ GROUNDS = {
     "open": "#eaeaea",
 }
 HEADINGS = {
-    "number": "", "says": "the paper says", "measured": "what we measured", "verdict": "verdict", "why": "because",
+    "number": "",
+    "says": "the paper says",
+    "measured": "what we measured",
+    "verdict": "verdict",
+    "why": "because",
     "presets": "`coteach reproduce` …",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -68,34 +72,22 @@ def message(found: list[Claim]) -> str:
 
 def draw_claims(path: Path) -> None:
     """A row for each claim, a column for each data set that it was tried on."""
-    from matplotlib.patches import Rectangle
-
     found = claims()
     rows = list(dict.fromkeys(claim.claim for claim in found))
+    cells = {
+        (rows.index(row), DATASETS.index(dataset)): HeatCell(verdict, GROUNDS[verdict])
+        for (row, dataset), verdict in verdicts(found).items()
+    }
     figure, axes = new_figure(1, 1, 0.21 * len(rows) + 1.05)
-    ax = axes[0, 0]
-    ax.grid(visible=False)
-    ax.spines[:].set_visible(False)
-    ax.tick_params(length=0, pad=3)
-    ax.xaxis.tick_top()
-    ax.set_xlim(0, len(DATASETS))
-    ax.set_ylim(len(rows), 0)
-    ax.set_xticks(
-        [x + 0.5 for x in range(len(DATASETS))], [name.replace("-I", "-\nI") for name in DATASETS], fontsize=SMALL
-    )
-    ax.set_yticks(
-        [y + 0.5 for y in range(len(rows))], [f"{row} ({numbers(found, row)})" for row in rows], fontsize=TEXT
-    )
+    labels = [f"{row} ({numbers(found, row)})" for row in rows]
+    draw_heat(axes[0, 0], cells, labels, [name.replace("-I", "-\nI") for name in DATASETS])
     for y in range(1, len(rows)):
-        ax.axhline(y, color=GRID, linewidth=0.5, zorder=0)
-    for (row, dataset), verdict in verdicts(found).items():
-        x, y, ground = DATASETS.index(dataset), rows.index(row), GROUNDS[verdict]
-        ax.add_patch(Rectangle((x + 0.05, y + 0.08), 0.9, 0.84, facecolor=ground, linewidth=0))
-        ax.text(x + 0.5, y + 0.52, verdict, ha="center", va="center", fontsize=SMALL, color=readable_on(ground))
+        axes[0, 0].axhline(y, color=GRID, linewidth=0.5, zorder=0)
     caption = (
         "Partly: in some settings, or as the authors run it, not as published. Open: not measured, or not enough."
     )
-    save(figure, [path], f"{caption} In brackets: the claims' numbers.", message(found))
+    tell(figure, message(found), f"{caption} In brackets: the claims' numbers.")
+    save(figure, [path])
 
 
 def numbers(found: list[Claim], row: str) -> str:

@@ -2,7 +2,6 @@
 
 import io
 import re
-import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ COLOURS = {name: facts.colour for name, facts in METHOD_FACTS.items()}
 MARKERS = {name: facts.marker for name, facts in METHOD_FACTS.items()}
 # Figures are drawn at the width of a page, so that a point of type is a point.
 WIDTH = 7.0  # inches
-TEXT, SMALL = 8.0, 7.0  # points
+TITLE, TEXT, SMALL = 9.0, 8.0, 7.0  # points
 INK, MUTED, GREY, GRID = "#222222", "#555555", "#8a8a8a", "#e3e3e3"
 # Where a figure says something, these are what it says it of; every other line is grey.
 COLOURED = ("standard", "coteaching", "coteaching_plus")
@@ -132,6 +131,49 @@ def thinned(n: int) -> np.ndarray:
     return np.union1d(np.arange(min(n, 12)), np.linspace(0, n - 1, min(n, BAND_POINTS)).round().astype(int))
 
 
+def tell(figure: "Figure", message: str, caption: str) -> None:
+    """What a figure says above it, how it was measured below; before its lines are named, for it takes room."""
+    if message:
+        lines = wrapped(message, TITLE, "bold")
+        figure.text(
+            0.004, 1 - 2 / points_high(figure), lines, va="top", fontsize=TITLE, weight="bold", color=INK,
+            parse_math=False, in_layout=False,
+        )  # fmt: skip
+        take_from_top(figure, 1.25 * TITLE * (1 + lines.count("\n")) + 4)
+    if caption:
+        lines = wrapped(caption, SMALL)
+        figure.supxlabel(lines, x=0.004, ha="left", fontsize=SMALL, color=MUTED, parse_math=False)
+
+
+def points_high(figure: "Figure") -> float:
+    return 72 * figure.get_size_inches()[1]
+
+
+def take_from_top(figure: "Figure", points: float) -> float:
+    """Keep panels out of so many points below what was taken before; where that ended, from 0 to 1."""
+    engine: Any = figure.get_layout_engine()
+    left, bottom, width, height = engine.get()["rect"]
+    engine.set(rect=(left, bottom, width, height - points / points_high(figure)))
+    return bottom + height
+
+
+def wrapped(text: str, size: float, weight: str = "normal") -> str:
+    """In lines no wider than a page."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(family=SETTINGS["font.sans-serif"], weight=weight, size=size)
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        width, _, _ = text_to_path.get_text_width_height_descent(longer, font, ismath=False)
+        if width > 0.95 * 72 * WIDTH and lines[-1]:  # hinted letters are a little wider
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
+
+
 def name_lines(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
     """At their ends beside a single column of panels, if they are few enough; else in a legend."""
     if axes.shape[1] > 1 or not label_ends(figure, axes):
@@ -144,10 +186,10 @@ def add_legend(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
     for ax in axes.flat:
         handles, names = ax.get_legend_handles_labels()
         found = dict(zip(names, handles, strict=True)) | found
-    figure.legend(
+    legend = figure.legend(
         list(found.values()),
         list(found),
-        loc="outside upper left",
+        loc="upper left",
         ncols=min(len(found), columns),
         frameon=False,
         fontsize=TEXT,
@@ -157,6 +199,9 @@ def add_legend(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
         borderpad=0.1,
         borderaxespad=0.2,
     )
+    legend.set_in_layout(False)
+    points = 72 / figure.dpi * legend.get_window_extent().height + 6
+    legend.set_bbox_to_anchor((0, take_from_top(figure, points)))
 
 
 def line_styles(labels: Iterable[str], coloured: Iterable[str] | None = None) -> dict[str, Style]:
@@ -300,24 +345,9 @@ def write_name(figure: "Figure", ax: "Axes", line: "Line2D", place: float) -> No
 # ---- files ----------------------------------------------------------------------------------------------------
 
 
-def save(figure: "Figure", paths: Iterable[Path], caption: str = "", message: str = "") -> None:
-    """Under what it says, over how it was measured."""
+def save(figure: "Figure", paths: Iterable[Path]) -> None:
     import matplotlib.pyplot as plt
 
-    if message:
-        figure.suptitle(
-            wrapped(message, 1.1 * TEXT),
-            x=0.005,
-            ha="left",
-            fontsize=1.1 * TEXT,
-            weight="bold",
-            color=INK,
-            parse_math=False,
-        )
-    if caption:
-        figure.supxlabel(
-            wrapped(caption, SMALL), x=0.005, ha="left", fontsize=SMALL, color=MUTED, parse_math=False
-        )
     try:
         for path in paths:
             write_atomically(
@@ -325,12 +355,6 @@ def save(figure: "Figure", paths: Iterable[Path], caption: str = "", message: st
             )
     finally:  # pyplot would keep it, where a file cannot be written
         plt.close(figure)
-
-
-def wrapped(text: str, size: float) -> str:
-    """In lines that fit the width of a page; a letter is a bit more than half as wide as high."""
-    letters = int(72 * WIDTH / (0.56 * size))
-    return "\n".join(line for part in text.split("\n") for line in textwrap.wrap(part, letters))
 
 
 def drawn_as(figure: "Figure", kind: str) -> bytes:
@@ -408,8 +432,9 @@ def curves(panels: Curves, paths: list[Path], caption: str = "", coloured: Itera
         axes[1, column].set_xlabel("epoch")
     axes[0, 0].set_ylabel("test accuracy (%)")
     axes[1, 0].set_ylabel("label precision (%)")
+    tell(figure, "", caption)
     name_lines(figure, axes)
-    save(figure, paths, caption)
+    save(figure, paths)
 
 
 def accuracy(row: dict) -> float:
@@ -442,6 +467,7 @@ class Grid:
     measures: list[str]
     labels: list[str]
     lines: Callable[[str, str, str], Lines]
+    words: Callable[[str], str] = str  # what a label is called
 
 
 PANEL_HEIGHT = 1.4  # inches
@@ -459,7 +485,7 @@ def draw_grid(
             for measure, ax in zip(grid.measures, panels, strict=True):
                 lines = grid.lines(row, column, measure)
                 for label, (epochs, values) in lines.items():
-                    draw_line(ax, label, styles[label], epochs, values, MEASURES[measure][1])
+                    draw_line(ax, grid.words(label), styles[label], epochs, values, MEASURES[measure][1])
                 if not lines:  # not measured (yet)
                     ax.set_axis_off()
                 widen(ax, 0.02 * MEASURES[measure][1])
@@ -467,8 +493,9 @@ def draw_grid(
         for measure, panels in zip(grid.measures, block, strict=True):
             for ax in visible(panels)[:1]:
                 ax.set_ylabel(MEASURES[measure][0])
-    name_lines(figure, axes, columns=3)
-    save(figure, paths, caption, message)
+    tell(figure, message, caption)
+    name_lines(figure, axes, columns=4 if len(grid.labels) <= FEW_LINES else 3)
+    save(figure, paths)
 
 
 def widen(ax: Any, least: float) -> None:
@@ -493,12 +520,12 @@ def visible(panels: np.ndarray) -> list[Any]:
     return [ax for ax in panels if ax.axison]
 
 
-def over_seeds(counts: Iterable[int], spread: str = "band: ± 1 standard deviation") -> str:
+def over_seeds(counts: Iterable[int], spread: str = "band: ± 1 standard deviation", alone: str = "thin") -> str:
     """What lines and bands are, or whatever else shows the spread, from how many seeds each has."""
     counts = list(counts)
     if max(counts) == 1:
         return "One seed"
-    return f"Mean of {numbered(counts, 'seed')}, {spread}"
+    return f"Mean of {numbered(counts, 'seed')}, {spread}" + (f"; {alone}: one seed" if min(counts) == 1 else "")
 
 
 def numbered(counts: Iterable[int], what: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from coteach.figures import COLOURS, add_legend, name_panel, new_figure, over_seeds, save
+from coteach.figures import COLOURS, add_legend, name_panel, new_figure, over_seeds, save, tell
 from coteach.names import METHOD_FACTS, METHOD_LABELS
 from coteach.paper.compare import Target, compared
 
@@ -70,9 +70,11 @@ def draw_beside(records: list[dict[str, Any]], paths: list[Path]) -> None:
     used = {line.target.source for line in lines if line.target}
     for mark in (*OUR_MARKS.values(), *(mark for source, mark in KNOWN_MARKS.items() if source in used)):
         first.plot([], [], linestyle="none", label=mark.meaning, **mark.look(DARK))  # for the legend
-    add_legend(figure, axes)
     spread = over_seeds([len(r["runs"]) for r in records], "± 1 standard deviation")
-    save(figure, paths, f"Ours: the networks' mean softmax. {spread}. Published: other networks.")
+    message = "Labels that people gave: ours beside the published numbers"
+    tell(figure, message, f"Ours: the networks' mean softmax. {spread}. Published: other networks.")
+    add_legend(figure, axes, columns=2)
+    save(figure, paths)
 
 
 def draw_ours(ax: Any, y: float, record: dict[str, Any]) -> None:

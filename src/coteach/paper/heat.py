@@ -13,12 +13,12 @@ FULL = 30.0  # points that have the whole colour
 
 @dataclass(frozen=True)
 class HeatCell:
-    """A text, and the points that are won or lost; None where colour would say nothing."""
+    """A text, and the colour behind it."""
 
     text: str
-    points: float | None = None
+    ground: str
     best: bool = False
-    unsure: bool = False  # its seeds differ much
+    hatched: bool = False
 
 
 def draw_heat(
@@ -36,24 +36,23 @@ def draw_heat(
     ax.set_xticks([x + 0.5 for x in range(len(columns))], columns, fontsize=SMALL)
     ax.set_yticks([y + 0.5 for y in range(len(rows))], rows, fontsize=TEXT)
     for (row, column), cell in cells.items():
-        ground = colour_of(cell.points)
-        hatch = "/////" if cell.unsure else None
-        box = Rectangle(
-            (column + 0.03, row + 0.03), 0.94, 0.94, facecolor=ground, edgecolor="#c9ccd0", linewidth=0
-        )
+        box = Rectangle((column + 0.03, row + 0.04), 0.94, 0.92, facecolor=cell.ground, linewidth=0)
+        if cell.hatched:
+            box.set(hatch="////", hatch_linewidth=0.5, edgecolor=mixed("#ffffff", cell.ground, 0.6))
         ax.add_patch(box)
-        if hatch:
-            box.set(hatch=hatch, hatch_linewidth=0.4)
         ax.text(
             column + 0.5, row + 0.52, cell.text, ha="center", va="center", fontsize=SMALL,
-            color=readable_on(ground), weight="bold" if cell.best else "normal", parse_math=False,
+            color=readable_on(cell.ground), weight="bold" if cell.best else "normal", parse_math=False,
         )  # fmt: skip
 
 
-def colour_of(points: float | None) -> str:
+def signed(points: float) -> str:
+    """To the point, and nothing is neither more nor less."""
+    return f"{points:+.0f}".replace("-", "−") if round(points) else "0"
+
+
+def colour_of(points: float) -> str:
     """The more, the bluer; the less, the redder."""
-    if points is None:
-        return NEITHER
     share = min(abs(points) / FULL, 1.0)
     return mixed(GAIN if points > 0 else LOSS, NEITHER, share)
 

@@ -22,10 +22,11 @@ from coteach.figures import (
     over_seeds,
     save,
     spread_out,
+    tell,
 )
 from coteach.paper.compare import UNUSUAL
 from coteach.paper.figures import CellRecords, points
-from coteach.paper.heat import HeatCell, draw_heat
+from coteach.paper.heat import NEITHER, HeatCell, colour_of, draw_heat, signed
 
 THEN = {"loss": "softmax_twice", "warmup_loss": "cross_entropy"}
 
@@ -137,13 +138,14 @@ def draw_overview(records: CellRecords, path: Path) -> None:
     axes[0, 0].set_xticks(axes[0, 0].get_xticks(), noises, rotation=90, fontsize=SMALL)
     axes[0, 0].get_yticklabels()[rows.index(RECOMMENDED)].set_weight("bold")
     name_groups(axes[0, 0], known)
-    save(figure, [path], OVERVIEW_CAPTION, overview_message(list(known.values())))
+    tell(figure, overview_message(list(known.values())), OVERVIEW_CAPTION)
+    save(figure, [path])
 
 
 OVERVIEW_CAPTION = (
     "Points of test accuracy over Standard (in per cent), mean of the last ten epochs. Bold: the highest mean of "
     "those that are not told the true flips. Empty: not measured, or not on the same data. Recommended loss: "
-    "cross-entropy first (20 epochs on MNIST, 19 on CIFAR-10, 4 on CIFAR-100, 55 on the open set), then softmax twice."
+    "cross-entropy first (MNIST 20 epochs, CIFAR-10 19, CIFAR-100 4, open set 55), then softmax twice."
 )
 
 
@@ -162,15 +164,10 @@ def overview_message(settings: list[dict[Row, dict[str, Any]]]) -> str:
 
 def heat_cell(row: Row, some: dict[Row, dict[str, Any]]) -> HeatCell:
     if row == STANDARD:
-        return HeatCell(f"{some[row]['mean']:.0f}")
+        return HeatCell(f"{some[row]['mean']:.0f}", NEITHER)
     over = points_over(some, told=True)
     fair = points_over(some)
-    return HeatCell(signed(over[row]), over[row], best=fair.get(row) == max(fair.values()))
-
-
-def signed(points: float) -> str:
-    """To the point, and nothing is neither more nor less."""
-    return f"{points:+.0f}".replace("-", "−") if round(points) else "0"
+    return HeatCell(signed(over[row]), colour_of(over[row]), best=fair.get(row) == max(fair.values()))
 
 
 def points_over(some: dict[Row, dict[str, Any]], *, told: bool = False) -> dict[Row, float]:
@@ -233,11 +230,12 @@ def draw_recommended(lines: CellRecords, path: Path) -> None:
     ax.set_xticks(range(0, last + 2, 50))
     ax.set_xlabel("epoch")
     ax.set_ylabel("test accuracy (%)")
-    name_ends(figure, ax, ends, last)
-    save(figure, [path], recommended_caption(lines), recommended_message(lines))
+    tell(figure, recommended_message(lines), recommended_caption(lines))
+    name_ends(ax, ends, last)
+    save(figure, [path])
 
 
-def name_ends(figure: Any, ax: Any, ends: list[float], last: int) -> None:
+def name_ends(ax: Any, ends: list[float], last: int) -> None:
     """In the colours of the lines, as near to their ends as they can be without touching."""
     low, high = ax.get_ylim()
     ax.set_ylim(low, high)
@@ -246,7 +244,8 @@ def name_ends(figure: Any, ax: Any, ends: list[float], last: int) -> None:
     for (row, text), end, place in zip(LINES.items(), ends, places, strict=True):
         ax.annotate(
             f"{text}\n{end:.1f} %", (last, end), (12, (place - end) / a_point), textcoords="offset points",
-            va="center", fontsize=TEXT, color=COLOURS[row.method], weight="bold" if row == RECOMMENDED else "normal",
+            va="center", fontsize=TEXT, color=COLOURS[row.method],
+            weight="bold" if row == RECOMMENDED else "normal",
             annotation_clip=False, arrowprops={"arrowstyle": "-", "linewidth": 0.6, "color": COLOURS[row.method]},
         )  # fmt: skip
 
