@@ -49,7 +49,7 @@ html_js_files = ["copy.js"]
 html_show_sphinx = False
 html_copy_source = False
 pygments_style = "a11y-high-contrast-light"  # comes with furo
-pygments_dark_style = "a11y-high-contrast-dark"
+pygments_dark_style = "a11y-dark"
 linkcheck_timeout = 20
 
 
