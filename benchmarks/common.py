@@ -32,7 +32,7 @@ def flags(about: str | None) -> argparse.ArgumentParser:
 
 
 def training_flags(about: str | None, datasets: list[str]) -> argparse.ArgumentParser:
-    """Of a benchmark that trains one method on several data sets."""
+    """The flags of a benchmark that trains one method on several data sets."""
     parser = flags(about)
     parser.add_argument("--dataset", nargs="+", default=datasets)
     parser.add_argument("--method", default="coteaching")

@@ -6,7 +6,7 @@ The tables are scikit-learn's digits and breast cancer with labels flipped here,
 given labels y, and if they are known the right ones, truth. A fifth of the samples is held out, another for each
 seed. `held_out` decides: the accuracy on their given labels, which are as noisy as the others. `truth` is the
 accuracy on their right labels, `average_precision` is of finding wrong labels among those learnt from. Both are
-reported, and nothing is chosen by them. The share of wrong labels is told.
+reported, and nothing is chosen by them. The share of wrong labels is given.
 """
 
 import argparse

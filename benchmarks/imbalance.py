@@ -4,7 +4,7 @@
 
 Three classes, others for each seed, are cut to a tenth and to a fiftieth of the rest; then 20 % of all labels are
 flipped: to any other class alike ("symmetric"), or to the others in proportion to their sizes ("proportional").
-Methods are told the rate. The test set stays balanced, and both networks predict together. MNIST is a
+The rate is given. The test set stays balanced, and both networks predict together. MNIST is a
 subset with a thousand of each frequent class. About twenty minutes on one core.
 """
 

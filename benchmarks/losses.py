@@ -2,7 +2,7 @@
 
     python benchmarks/losses.py --dataset mnist cifar10 --seeds 1 2 3 4 5 --device cuda --out losses.json
 
-All noises and seeds of a data set are one stack; the noise rate is told. Accuracy is of the last epoch, the mean
+All noises and seeds of a data set are one stack; the noise rate is given. Accuracy is of the last epoch, the mean
 of both networks on the test set, by noise and seed. Average precision is of ranking all labels by their quality.
 """
 

@@ -8,13 +8,13 @@ with the columns text, given and truth. Photos are the first 4,000 of CIFAR-10; 
 scikit-learn, and become messy: a tenth of the cells is missing, and every fourth column holds words.
 
 cleanlab gets what its users take: logistic regression on the features, boosted trees for tables, five folds.
-Ours is a SelectiveTrainingClassifier that is told nothing, with our own regressions, or the same trees. A seed
+Ours is a SelectiveTrainingClassifier that is given no rate, with our own regressions, or the same trees. A seed
 deals the folds, and draws the noise of the tables. Seconds are CPU seconds without imports.
 
 --intervals asks something else: does the interval of the noise rate hold the truth, with given labels, with the
 true ones, and with noise drawn over the true ones?
 
---parts asks what each part adds: rounds, folds, a second copy, the exchange, neighbours. All are told the rate.
+--parts asks what each part adds: rounds, folds, a second copy, the exchange, neighbours. All are given the rate.
 """
 
 import argparse

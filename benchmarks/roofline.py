@@ -62,7 +62,7 @@ def epoch_work(
     optimizer: str = "adam",
     precision: Precision = Precision.FLOAT32,
 ) -> Work:
-    """Of training N networks × R runs for `steps` batches like x_B (as stored) and testing them once."""
+    """The work of training N networks × R runs for `steps` batches like x_B (as stored) and testing them once."""
     with torch.random.fork_rng(devices=[]):
         network = build().to(x_B.device)
     with precision.forward(x_B.device.type):  # in half precision layers put out half as many bytes
@@ -158,7 +158,7 @@ def best_rates(device: str, dtype: torch.dtype) -> Rates:
 
 
 def best_seconds(work: Callable[[], object], device: str, tries: int = 5, spell: float = 0.05) -> float:
-    """Of one call: the shortest mean over a spell of them, since a single one may be too quick for the clock."""
+    """Seconds of a call: the shortest mean over a spell, since one call may be too quick for the clock."""
     work()
     synchronise(device)
     started = time.perf_counter()

@@ -168,7 +168,7 @@ class PlainTraining:
 
 
 def plain_training(case: Case, kind: str) -> PlainTraining:
-    """Of one `kind`, a function of `plain_loops` that makes its batches."""
+    """The training of a `kind`, a function of `plain_loops` that makes its batches."""
     plan, device = case.plan, case.device
     keep_rate = plan.keep_rate(plan.ramp, case.noise.nominal_rate)
     if kind == "on_device":

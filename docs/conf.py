@@ -45,10 +45,11 @@ html_title = "coteach"
 html_extra_path = ["site"]  # index.html, which leads to docs/index.html
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_show_sphinx = False
 html_copy_source = False
-pygments_style = "friendly"
-pygments_dark_style = "monokai"
+pygments_style = "a11y-high-contrast-light"  # comes with furo
+pygments_dark_style = "a11y-dark"
 linkcheck_timeout = 20
 
 
@@ -90,8 +91,25 @@ class UnbrokenNumbers(SphinxPostTransform):
                 text.parent.replace(text, nodes.Text(unbroken))
 
 
+class NumbersToTheRight(SphinxPostTransform):
+    """A column that holds nothing but numbers is set to the right, its head too."""
+
+    default_priority = 901
+    numbers = re.compile(r"[\d\s.,:/×±+%()–−-]*(?: s| points)?[¹²³]?")
+
+    def run(self, **_: object) -> None:
+        for table in self.document.findall(nodes.table):
+            columns = zip(*([*row.findall(nodes.entry)] for row in table.findall(nodes.row)), strict=False)
+            for head, *cells in columns:
+                texts = [cell.astext() for cell in cells]
+                if any(map(str.strip, texts)) and all(map(self.numbers.fullmatch, texts)):
+                    for cell in (head, *cells):
+                        cell["classes"] = ["text-right"]
+
+
 def setup(app: Sphinx) -> None:
     app.add_post_transform(UnbrokenNumbers)
+    app.add_post_transform(NumbersToTheRight)
     app.connect("autodoc-process-signature", shorten_signature)
     app.add_directive("command-help", CommandHelp)
     app.add_lexer("console", BashLexer)  # ours have no prompt, and would all be taken for output

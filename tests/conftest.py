@@ -40,7 +40,7 @@ LEEWAY = 2  # the first test of a process also pays for its imports
 
 
 def cpu_seconds() -> float:
-    """Of this process, and of those it has started and seen the end of."""
+    """CPU seconds of this process, and of those it has started and seen the end of."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 

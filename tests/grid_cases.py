@@ -30,7 +30,7 @@ def two_stacks(**changes) -> list[Cell]:
 
 
 def contents(out: Path, preset: str = "tiny") -> dict[str, str]:
-    """The cells' files, byte by byte but for the seconds."""
+    """The cells' files, byte by byte without the seconds."""
     return {
         path.name: "\n".join(line for line in path.read_text().splitlines() if '"seconds"' not in line)
         for path in sorted((out / preset).iterdir())

@@ -1,4 +1,4 @@
-"""What the tests of noise share: labels, images, strategies, and how a refusal is told."""
+"""What the tests of noise share: labels, images, strategies, and how a refusal reads."""
 
 import numpy as np
 import pytest

@@ -110,7 +110,7 @@ def losses_of(row: dict, drawn: Noise) -> dict[str, Any]:
 
 
 def write_opinions(folder: Path, e: Experiment, drawn: Noise) -> None:
-    """Of a ledger that knows the truth."""
+    """Opinions of a ledger that knows the truth."""
     true = np.arange(SAMPLES) % len(drawn.matrix)
     other = (drawn.labels + 1) % len(drawn.matrix)
     (folder / "opinions").mkdir()

@@ -1,4 +1,4 @@
-"""Folders of images: what is read, how it is brought to one size, and what is told instead of read."""
+"""Folders of images: what is read, how it is brought to one size, and what is named instead of read."""
 
 import json
 import os

@@ -110,7 +110,7 @@ def test_center_crop(height, width, size):
         if torch.equal(x[..., top : top + size, left : left + size], cropped)
     ]
     ((top, left),) = inside
-    assert abs(top - (height - size - top)) <= 1  # as much cut off above as below, but for an odd pixel
+    assert abs(top - (height - size - top)) <= 1  # as much cut off above as below, except an odd pixel
     assert abs(left - (width - size - left)) <= 1
 
 
@@ -182,7 +182,7 @@ def test_random_resized_crop_is_pillows():
 
 
 def test_parts_have_the_promised_areas():
-    """Of an image that is its own column number, a part's extreme values tell its width."""
+    """Pixels are their own column number, so a part's extreme values tell its width."""
     side, n = 64, 1000
     columns = torch.arange(side, dtype=torch.float64).expand(1, side, side)
     both = torch.cat([columns, columns.mT]).expand(n, 2, side, side)

@@ -413,7 +413,7 @@ def test_its_batches_have_every_sample_once_with_its_label():
 
 
 def test_it_cuts_squares_as_we_do():
-    """Of all centres that there are, of an even and an odd side."""
+    """On average over all centres, for an even and an odd side."""
     x = some_images(1, side=5).double().expand(400, -1, -1, -1) / 255
     torch.manual_seed(0)
     for side in (2, 3):

@@ -76,7 +76,7 @@ def test_the_likeliest_shares_are_those_of_a_general_optimiser(share):
 
 
 def test_one_stratum_is_the_binomial_interval():
-    """Of 3 in 40: where three or fewer, or three or more, have a chance of 5 %, three itself counting half."""
+    """For 3 in 40: where three or fewer, or three or more, have a chance of 5 %, three itself counting half."""
     low, high = checked_interval(checked((10**6, 40, 3)))
     assert binom.sf(3, 40, low) + binom.pmf(3, 40, low) / 2 == pytest.approx(0.05, abs=0.01)
     assert binom.cdf(2, 40, high) + binom.pmf(3, 40, high) / 2 == pytest.approx(0.05, abs=0.01)

@@ -288,7 +288,7 @@ def test_the_whole_help_has_every_flag_with_its_text(command, monkeypatch, capsy
     text = capsys.readouterr().out
     kind, _ = cli.COMMANDS[command]
     for field in fields(kind):
-        if flag := spelling(command, field):  # what has none is told by its place
+        if flag := spelling(command, field):  # what has none is known by its place
             (line,) = (x for x in text.splitlines() if x.split()[:1] == [flag])
             assert len(line.split()) > 2, line
     assert "None" not in text

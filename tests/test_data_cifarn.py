@@ -189,7 +189,7 @@ EIGHT = ENCODE + text("\0" * 8) + text("latin1") + b"\x86R"
 
 
 def in_a_dictionary(value: bytes) -> bytes:
-    """A program that is sound but for the value: were that taken, the whole would be."""
+    """A program that is sound except the value: were that taken, the whole would be."""
     return b"\x80\2}(" + text("a") + value + text("b") + b"Nu."
 
 

@@ -86,7 +86,7 @@ def test_wrong_styles_and_rates_are_refused(folder):
     with pytest.raises(ValueError, match="no style 'papers': choose 'paper' or 'authors'"):
         load("openset-cifar100", folder, style="papers")
     for rate in (0, 1, -0.1):
-        with pytest.raises(ValueError, match="outside images cannot be had: choose one above 0 and below 1"):
+        with pytest.raises(ValueError, match="outside images is not possible: choose one above 0 and below 1"):
             load("openset-cifar100", folder, style="authors", rate=rate)
 
 

@@ -230,7 +230,7 @@ def test_only_run_is_for_several_processes():
 
 
 class Second(Processes):
-    """A second process that is told something else than it would make itself."""
+    """A second process that is given something else than it would make itself."""
 
     rank, size = 1, 2
 

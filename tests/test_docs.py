@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -70,14 +71,14 @@ def test_the_tables_of_rounds_are_those_of_their_raw_files():
 def test_every_quoted_result_of_one_seed_is_in_a_table():
     known = [*(ROOT / "results").glob("*/README.md"), ROOT / "src/coteach/paper/targets.toml"]
     tables = "\n".join(page.read_text("utf-8") for page in known)
-    pages = (ROOT / "docs/results.md", ROOT / "docs/evidence.md")
+    pages = [ROOT / f"docs/{name}.md" for name in ("results", "evidence", "replication")]
     quoted = {number for page in pages for number in ALONE.findall(page.read_text("utf-8"))}
     assert len(quoted) > 40
     assert quoted <= set(re.findall(PER_CENT, tables)), quoted - set(re.findall(PER_CENT, tables))
 
 
-def test_how_far_it_is_says_how_far_it_is():
-    page = (ROOT / "docs/results.md").read_text("utf-8")
+def test_what_was_measured_says_how_much_was_measured():
+    page = (ROOT / "docs/evidence.md").read_text("utf-8")
     told = dict(re.findall(r"\| `coteach reproduce (\S+)` \| (\d+ of \d+) \|", page))
     pages = {path.parent.name: path.read_text("utf-8") for path in (ROOT / "results").glob("*/README.md")}
     assert told == {name: re.findall(r"(\d+ of \d+) cells", text)[0] for name, text in pages.items()}
@@ -90,8 +91,40 @@ def test_the_readme_quotes_the_tables_of_the_results(measured):
 
 
 def test_results_are_quoted_at_all(measured):
-    assert len(QUOTED.findall((ROOT / "docs/results.md").read_text("utf-8"))) > 50
+    for page, least in (("results", 30), ("evidence", 300), ("replication", 60)):
+        assert len(QUOTED.findall((ROOT / f"docs/{page}.md").read_text("utf-8"))) > least, page
     assert len(measured) > 50
+
+
+def test_the_results_are_read_in_ten_minutes():
+    text = (ROOT / "docs/results.md").read_text("utf-8")
+    read = re.sub(r"<!--.*?-->|<[^>]*>|\]\([^)]*\)|\|(?: *-+:? *\|)*", " ", text)  # not the markup
+    assert len(read.split()) <= 2000
+
+
+# ---- the claims: a table in results.md and in the report, their numbers in evidence.md --------------------------
+
+VERDICT = r'<span class="verdict (\w+)">(\S) \1</span>'
+SIGNS = {"holds": "●", "partly": "◐", "no": "○", "open": "–"}
+
+
+def verdicts(page: str, pattern: str) -> dict[int, tuple[str, str]]:
+    """The word and the sign of each claim, by its number."""
+    text = (ROOT / page).read_text("utf-8")
+    return {int(number): (word, sign) for number, word, sign in re.findall(pattern, text, re.MULTILINE)}
+
+
+def test_every_claim_has_one_verdict_and_its_numbers():
+    in_a_table = rf"^\| (\d+) \| [^|]+ \| {VERDICT} \|".replace("\\1", "\\2")
+    found = verdicts("docs/results.md", in_a_table)
+    assert list(found) == list(range(1, 28))
+    assert all(SIGNS[word] == sign for word, sign in found.values())
+    assert verdicts("docs/replication.md", in_a_table) == found
+    folded = rf"<summary><b>(\d+)\.</b> .*? {VERDICT}</summary>".replace("\\1", "\\2")
+    assert verdicts("docs/evidence.md", folded) == found
+    count = Counter(word for word, _ in found.values())
+    told = "Of {} claims {holds} hold, {partly} hold in part, {no} do not, and {open} are open."
+    assert told.format(len(found), **count) in " ".join((ROOT / "docs/replication.md").read_text("utf-8").split())
 
 
 @pytest.mark.parametrize("page", [*PAGES, "README.md"])

@@ -14,6 +14,7 @@ from coteach import cli, methods
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 METHOD_PAGES = sorted((DOCS / "methods").glob("*.md"))
+API_PAGES = sorted((DOCS / "api").glob("*.md"))
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +47,28 @@ def test_every_method_has_one_page():
 def test_a_methods_page_is_whole(page):
     text = page.read_text("utf-8")
     headings = re.findall(r"^## (.*)", text, re.MULTILINE)
-    assert [h for h in headings if h != "The algorithm"] == ["The rule", "Details", "Results", "Run it"]
+    assert [h for h in headings if h != "The algorithm"] == ["Run it", "The rule", "Details", "Results"]
     (marked,) = re.findall(r"<!-- measured: (.*) -->", text)
     assert marked.split() == names_of(page)
     for name in names_of(page)[:1]:
-        assert f"--method {name}" in text.partition("## Run it")[2]
+        assert f"--method {name}" in text.partition("## Run it")[2].partition("## The rule")[0]
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=lambda page: page.stem)
+def test_a_methods_page_shows_its_most_telling_results_only(page, fill):
+    results = page.read_text("utf-8").partition("<!-- measured: ")[2].partition("<!-- end -->")[0]
+    rows = [line for line in results.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) <= fill.MOST_ROWS == 8
+
+
+def test_a_row_that_nobody_measured_is_told(fill):
+    text = "<!-- accuracy:\nmnist standard authors\n-->\n\n<!-- end -->"
+    cells = json.loads((ROOT / "results" / "summary.json").read_text("utf-8"))
+    assert "| MNIST | Standard, `authors` | 5 | 53.93 ± 0.48 |" in fill.NAMED.sub(
+        lambda found: fill.with_rows(found, cells), text
+    )
+    with pytest.raises(ValueError, match="mnist standard authors --loss none"):
+        fill.NAMED.sub(lambda found: fill.with_rows(found, cells), text.replace("authors", "authors --loss none"))
 
 
 def test_no_two_measurements_share_a_place_in_a_table(fill):
@@ -58,7 +76,7 @@ def test_no_two_measurements_share_a_place_in_a_table(fill):
     found = {}
     for cell in cells:
         if cell["experiment"] not in fill.ELSEWHERE:
-            place = fill.data_of(cell | {"seeds": []}), fill.row_of(cell), fill.noise_of(cell)
+            place = fill.key_of(cell), fill.noise_of(cell)
             found.setdefault(place, set()).add(cell["mean"])  # an ablation repeats cells of the figures
     assert len(found) > 300
     assert {place for place, means in found.items() if len(means) > 1} == set()
@@ -67,14 +85,23 @@ def test_no_two_measurements_share_a_place_in_a_table(fill):
 def test_every_page_is_in_the_index():
     index = (DOCS / "index.rst").read_text("utf-8")
     listed = set(re.findall(r"^   (?:.*<)?([\w/-]+)>?$", index, re.MULTILINE))
+    listed |= set(re.findall(r"^api/\w+$", (DOCS / "api.md").read_text("utf-8"), re.MULTILINE))
     pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.glob("**/*.md")} - {"README"}
     assert pages <= listed, pages - listed
 
 
 def test_the_reference_has_every_public_name():
-    text = (DOCS / "api.md").read_text("utf-8")
+    text = "".join(page.read_text("utf-8") for page in API_PAGES)
     missing = [name for name in coteach.__all__ if not re.search(rf":: coteach\.{name}$", text, re.MULTILINE)]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", API_PAGES, ids=lambda page: page.stem)
+def test_a_page_of_the_reference_begins_with_an_example(page):
+    before, _, directives = page.read_text("utf-8").partition("```{eval-rst}")
+    assert "```python" in before or "a whole training is" in before.lower()  # of hf.md, which needs a model
+    assert f"api/{page.stem}\n" in (DOCS / "api.md").read_text("utf-8")
+    assert len(re.findall(r"autoclass:: coteach\.[A-Z]", directives)) <= (4 if page.stem == "methods" else 1)
 
 
 def test_every_command_is_told_of():
@@ -110,7 +137,8 @@ def test_a_new_measurement_changes_its_page_only(fill, tmp_path, monkeypatch):
     (tmp_path / "results" / "summary.json").write_text(json.dumps(changed), encoding="utf-8")
     monkeypatch.setattr(fill, "ROOT", tmp_path)
     after = {page.name: text for page, text in fill.filled().items()}
-    assert [page.name for page, text in before.items() if after[page.name] != text] == ["jocor.md"]
+    changed = [page.name for page, text in before.items() if after[page.name] != text]
+    assert changed == ["evidence.md", "jocor.md"]
     assert "| 12.34 (92) |" in after["jocor.md"]
 
 

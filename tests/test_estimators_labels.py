@@ -268,7 +268,7 @@ def test_noisy_validation_labels_choose_among_rates():
 
 @pytest.mark.slow
 def test_a_share_of_each_class_is_kept_when_asked_for():
-    """Of a class that is mostly wrong, small losses over all samples keep next to nothing."""
+    """Small losses over all samples keep next to nothing of a class that is mostly wrong."""
     random = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], [200, 200, 30])
     x = random.normal(size=(430, 5)) + 3 * np.eye(3, 5)[y]

@@ -84,7 +84,7 @@ def test_filters_are_orthonormal_and_only_one_sees_the_mean(channels):
 
 
 def test_patches_of_photographs_are_all_but_uncorrelated_and_of_equal_variance():
-    """Of a random walk over the image, which neighbouring pixels share, as they do in a photograph."""
+    """On random walks over the image: neighbouring pixels are alike, as in a photograph."""
     x = torch.randn(200, 3, 20, 20, generator=torch.Generator().manual_seed(0))
     x = x.cumsum(2).cumsum(3)
     x = x + 2 * x.mean(1, keepdim=True)

@@ -1,5 +1,6 @@
 """Figures: the numbers behind the lines, and files in which every label can be read."""
 
+import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 
 from coteach import figures
 from coteach.cli.demo import VARIANTS
-from coteach.figures import accuracy, by_epoch, curves, line_styles, precision, spread_out
+from coteach.figures import Grid, accuracy, by_epoch, curves, draw_grid, line_styles, precision, spread_out
 from coteach.names import METHOD_LABELS, METHOD_MEANINGS
+from coteach.paper.heat import channels
+from page_cases import contrast
 
 
 def rows_of(seeds, n_epochs, value=lambda seed, epoch: 0.5, without_precision=()):
@@ -210,8 +213,7 @@ def boxes_of(figure) -> list[list]:
 @pytest.mark.parametrize("n", [1, 3, 11])
 def test_every_line_has_its_name_at_its_end_and_no_name_covers_another_or_a_panel(n, figure, tmp_path):
     labels = list(VARIANTS)[:n]
-    panels = {noise: {label: rows_of([1, 2], 30) for label in labels} for noise in ("pair", "symmetric")}
-    curves(panels, [tmp_path / "figure.svg"])
+    curves({"pair": {label: rows_of([1, 2], 30) for label in labels}}, [tmp_path / "figure.svg"], "in small")
     drawn = figure()
     for ax, boxes in zip(drawn.axes, boxes_of(drawn), strict=True):
         assert sorted(text.get_text() for text in ax.texts) == sorted(labels)
@@ -220,6 +222,86 @@ def test_every_line_has_its_name_at_its_end_and_no_name_covers_another_or_a_pane
             assert not any(box.overlaps(other.get_window_extent()) for other in drawn.axes)
             assert box.x1 <= drawn.bbox.x1
     assert drawn.legends == []
+
+
+def test_panels_beside_each_other_share_one_legend_between_message_and_panels(figure, tmp_path):
+    names = ["standard", "coteaching", "coteaching_plus", "jocor", "mentornet"]
+    lines = {name: ([1, 2], np.ones((2, 2))) for name in names}
+    grid = Grid([""], ["pair", "symmetric"], ["test_accuracy"], names, lambda *where: lines)
+    draw_grid(grid, [tmp_path / "figure.svg"], "How it was measured.", "What it says " * 12)
+    drawn = figure()
+    drawn.canvas.draw()
+    (legend,) = drawn.legends
+    (message,) = drawn.texts[:1]
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert all(not ax.texts for ax in drawn.axes)
+    assert message.get_text().count("\n") == 1
+    boxes = [message.get_window_extent(), legend.get_window_extent(), drawn.axes[0].title.get_window_extent()]
+    for above, below in itertools.pairwise(boxes):
+        assert above.y0 >= below.y1
+    assert drawn.bbox.y1 >= boxes[0].y1
+    assert max(box.x1 for box in boxes) <= drawn.bbox.x1
+
+
+def test_a_figure_is_as_wide_as_a_page_and_its_type_as_large_as_in_print(figure, tmp_path):
+    curves(
+        {"pair": {"jocor": rows_of([1], 3)}, "symmetric": {"jocor": rows_of([1], 3)}}, [tmp_path / "figure.svg"]
+    )
+    drawn = figure()
+    assert drawn.get_size_inches()[0] == 7
+    sizes = {text.get_fontsize() for text in drawn.findobj(plt.Text) if text.get_text()}
+    assert sizes <= {figures.SMALL, figures.TEXT}
+    assert 'width="504' in (tmp_path / "figure.svg").read_text()
+
+
+@pytest.mark.parametrize("colour", [*figures.COLOURS.values(), figures.GREY, figures.MUTED, figures.INK])
+def test_a_colour_has_three_to_one_against_the_page_by_day_and_by_night(colour):
+    assert contrast(colour, "#ffffff") >= 3
+    dark = figures.ON_DARK
+    assert contrast(dark.get(colour.lower(), colour), dark["#ffffff"]) >= 3
+
+
+def test_the_three_methods_that_figures_are_about_differ_for_all_eyes_and_in_grey():
+    """Viénot, Brettel and Mollon's dichromats; in grey the markers tell them apart, too."""
+    dichromats = {
+        "all cones": np.eye(3),
+        "protanope": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
+        "deuteranope": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
+    }
+    seen = [figures.COLOURS[name] for name in figures.COLOURED]
+    linear = np.array([[(c / 255) ** 2.2 for c in channels(colour)] for colour in seen])
+    for who, matrix in dichromats.items():
+        codes = np.clip(linear @ np.array(matrix).T, 0, 1) ** (1 / 2.2)
+        apart = [np.abs(a - b).max() for a, b in itertools.combinations(codes, 2)]
+        assert min(apart) > 0.25, who
+    assert len({figures.MARKERS[name] for name in figures.COLOURED}) == len(seen)
+
+
+def test_where_a_figure_says_something_the_other_lines_are_grey():
+    styles = line_styles(METHOD_MEANINGS, figures.COLOURED)
+    in_colour = {label for label, style in styles.items() if style.colour != figures.GREY}
+    assert in_colour == set(figures.COLOURED)
+    assert len({style.marker for style in styles.values()}) == len(styles), "grey ones have markers"
+    few = ["standard", "jocor", "mentornet"]
+    assert figures.GREY not in {style.colour for style in line_styles(few, figures.COLOURED).values()}
+    assert figures.GREY not in {style.colour for style in line_styles(METHOD_MEANINGS).values()}
+
+
+def test_one_seed_is_a_thin_line_without_a_band(figure, tmp_path):
+    curves({"pair": {"one": rows_of([1], 3), "two": rows_of([1, 2], 3)}}, [tmp_path / "figure.svg"])
+    for ax in figure().axes:
+        width = {line.get_label(): line.get_linewidth() for line in ax.lines}
+        assert width["one"] < width["two"]
+        assert len(ax.collections) == 1, "a band for the two"
+
+
+def test_a_dark_screen_has_light_ink_on_a_dark_ground(figure, tmp_path):
+    curves({"pair": {"standard": rows_of([1, 2], 3)}}, [tmp_path / "figure.svg"])
+    style, body = (tmp_path / "figure.svg").read_text().split("</style>", 1)
+    assert "@media (prefers-color-scheme:dark)" in style
+    for colour in ("#ffffff", figures.GRID, figures.INK):
+        assert f":{colour}" in body, "as the rules look for it"
+        assert f":{colour}" in style
 
 
 def test_a_line_that_ends_early_is_named_and_one_without_a_point_is_not(figure, tmp_path):
@@ -244,7 +326,7 @@ def test_names_that_are_too_many_for_the_ends_go_into_a_legend(figure, tmp_path)
 def test_a_figure_that_cannot_be_written_is_closed(tmp_path):
     (tmp_path / "taken.svg").mkdir()
     before = plt.get_fignums()
-    figure, _ = figures.new_figure(1, 1, (2, 2))
+    figure, _ = figures.new_figure(1, 1, 2)
     with pytest.raises(ValueError, match="is a folder"):
         figures.save(figure, [tmp_path / "taken.svg"])
     assert plt.get_fignums() == before

@@ -113,7 +113,7 @@ def test_when_the_parent_is_killed_its_processes_end_and_the_next_goes_on(tmp_pa
     subprocess.run([sys.executable, program], env=os.environ | {"PYTHONPATH": path}, check=True)
     epochs = epochs_logged(out)
     assert len(epochs) == len(set(epochs)), "run twice"
-    assert len(epochs) >= 2 * 300 - 2 * 3  # an epoch that a process ended after its parent was told to nobody
+    assert len(epochs) >= 2 * 300 - 2 * 3  # an epoch that a process ended after its parent was reported to nobody
     reproduce.measure_cells(two_stacks(epochs=300), tmp_path / "whole", commit="c", say=silent)
     assert contents(out) == contents(tmp_path / "whole")
     assert sorted(p.name for p in out.iterdir()) == ["epochs", "tiny"]

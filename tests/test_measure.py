@@ -47,7 +47,7 @@ def linear_stack(networks, seeds, single_minded=()):
 
 
 def softmax(theta_P, x):
-    """Of one linear network for one sample, in plain Python."""
+    """The probabilities of one linear network for one sample, in plain Python."""
     weight, bias = np.split(np.array(theta_P), [CLASSES * FEATURES])
     scores = [sum(w * v for w, v in zip(row, x, strict=True)) for row in weight.reshape(CLASSES, FEATURES)]
     scores = [score + b for score, b in zip(scores, bias, strict=True)]

@@ -1,4 +1,4 @@
-"""A misspelt name is told the nearest one, and only one that is near."""
+"""The message about a misspelt name suggests the nearest one, and only one that is near."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What every noise is told: rate, classes, seed and kind; and that importing it is cheap."""
+"""What every noise is given: rate, classes, seed and kind; and that importing it is cheap."""
 
 import os
 import subprocess

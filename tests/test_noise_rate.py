@@ -351,7 +351,7 @@ def test_the_confident_joint_is_counted_as_by_hand(seed, n_classes, n):
 
 @pytest.mark.parametrize("modern", [True, False])
 def test_a_classifier_of_images_takes_people_for_the_cause(modern, monkeypatch):
-    """Of images, whose labels people gave; of tables it counts where networks are sure."""
+    """For images, whose labels people gave; for tables it counts where networks are sure."""
     used = []
     monkeypatch.setattr(fitting, "estimate_of_hard_samples", lambda *said: used.append("hard") or ESTIMATE)
     monkeypatch.setattr(fitting, "estimate_noise", lambda *said: used.append("class") or ESTIMATE)

@@ -103,7 +103,7 @@ def network() -> torch.nn.Module:
 def test_noisy_labels_choose_the_rate_that_serves_best(method):
     """Half of the labels are wrong: who leaves out none learns them by heart, who leaves out nearly all nothing.
 
-    Plain training leaves none out, whatever it is told, so Co-teaching stands in for it.
+    Plain training leaves none out, whatever rate is given, so Co-teaching stands in for it.
     """
     problem, x, given = digits(0.5)
     plan = Plan(epochs=24, batch_size=32, lr=0.01, ramp=4, decay_start=12)

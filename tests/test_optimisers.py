@@ -174,7 +174,7 @@ def test_what_has_decayed_to_nothing_is_nothing_and_no_weight_changes_by_it(monk
 
 
 class Halving(torch.optim.Optimizer):
-    """Of one's own: halves each weight, and moves by lr."""
+    """An optimiser of one's own: halves each weight, and moves by lr."""
 
     def __init__(self, params, lr=1.0):
         super().__init__(params, {"lr": lr})

@@ -112,7 +112,7 @@ def test_ctrl_c_is_left_to_the_parent():
 
 
 def pids_of(folder, *roles: str) -> list[int]:
-    """Of those who noted theirs; these, and no others, have begun."""
+    """The processes that noted theirs; these, and no others, have begun."""
     assert sorted(path.name for path in folder.iterdir()) == sorted(roles)
     return [int((folder / role).read_text()) for role in roles]
 

@@ -141,7 +141,8 @@ def test_hostile_names_are_text(capsys):
 
 def test_seeds_and_epochs_in_words():
     assert over_seeds([1, 1]) == "One seed"
-    assert over_seeds([3, 1]) == "Mean of 1 to 3 seeds, band: ± 1 standard deviation"
+    assert over_seeds([3, 1]) == "Mean of 1 to 3 seeds, band: ± 1 standard deviation; thin: one seed"
+    assert over_seeds([3, 2]) == "Mean of 2 to 3 seeds, band: ± 1 standard deviation"
     assert [numbered(counts, "epoch") for counts in ([1], [30, 30], [30, 4])] == [
         "1 epoch",
         "30 epochs",

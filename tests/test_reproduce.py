@@ -1,4 +1,4 @@
-"""`coteach reproduce`: what is measured, what is written, what is told, and going on after Ctrl-C."""
+"""`coteach reproduce`: what is measured, what is written, what is said, and going on after Ctrl-C."""
 
 import json
 import signal

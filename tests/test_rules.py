@@ -324,7 +324,7 @@ def test_a_networks_losses_matter_to_whom_it_hands_its_picks(drawn, data):
 
 @given(drawn=batches(), data=st.data(), name=st.sampled_from(sorted(oracle.RULES)))
 def test_weights_are_the_mean_over_what_the_oracle_picks(drawn, data, name):
-    """Of one run at a time, by the losses of its given labels."""
+    """One run at a time, by the losses of its given labels."""
     batch, (keep, *_) = drawn
     n_samples, n_classes = batch.logits_NRBC.shape[2:]
     labels = torch.from_numpy(data.draw(arrays(np.int64, n_samples, elements=st.integers(0, n_classes - 1))))

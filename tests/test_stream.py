@@ -247,7 +247,7 @@ def test_a_sample_that_cannot_be_taken_is_named(instead, message, daemon, monkey
     with pytest.raises(ValueError, match=message) as refusal:
         list(chunks(stream, 12, 5))
     assert "\n" not in str(refusal.value)
-    if instead is UNREADABLE:  # where in the data set it was, is told too
+    if instead is UNREADABLE:  # the message also says where in the data set it was
         told = refusal.value.__cause__ if daemon else refusal.value.__notes__[0]
         assert "no such" in str(told)
 

@@ -1,4 +1,4 @@
-"""Trackers: what they are told, that they can do no harm, and TensorBoard's files read back."""
+"""Trackers: what they hear, that they can do no harm, and TensorBoard's files read back."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[1] / "docs" / "extending.md"
 
 
 class Records:
-    """A tracker that notes what it is told; and fails, if it is asked to, when it is told that."""
+    """A tracker that notes what it hears; and fails, if asked to, when it hears that."""
 
     def __init__(self, fails_at=None):
         self.told, self.fails_at = [], fails_at

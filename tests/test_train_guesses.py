@@ -78,7 +78,7 @@ def test_before_the_warm_up_ends_dividemix_is_standard_training():
 
 
 def test_a_mixture_needs_no_noise_rate():
-    """Whatever rate is told, the same is learnt."""
+    """Whatever rate is given, the same is learnt."""
     p = pictures(runs=1)
     plans = {"dividemix": DIVIDED, "coteaching": MIXTURE}
     for name, plan in plans.items():

@@ -87,7 +87,7 @@ def _not_integers(labels: "np.ndarray", top: str) -> str:
 
 
 def _is_missing(label: Any) -> bool:
-    # pandas' NA and NaT are told by name: pandas need not be installed.
+    # pandas' NA and NaT are known by name: pandas need not be installed.
     return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
 
 

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 COLOURS = {name: facts.colour for name, facts in METHOD_FACTS.items()}
 MARKERS = {name: facts.marker for name, facts in METHOD_FACTS.items()}
+# Figures are drawn at the width of a page, so that a point of type is a point.
+WIDTH = 7.0  # inches
+TITLE, TEXT, SMALL = 9.0, 8.0, 7.0  # points
+INK, MUTED, GREY, GRID = "#222222", "#555555", "#8a8a8a", "#e3e3e3"
+# Where a figure says something, these are what it says it of; every other line is grey.
+COLOURED = ("standard", "coteaching", "coteaching_plus")
+FEW_LINES = 4  # that need no grey
 # Variants of a method differ in the dash.
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 3)), (0, (8, 4)), (0, (3, 1, 1, 1)))
 MARKS_PER_LINE = 6
@@ -35,6 +42,11 @@ SETTINGS = {
     "font.sans-serif": ["DejaVu Sans"],
 }
 FONTS = "DejaVu Sans, sans-serif"
+# What a reader with a dark screen sees instead, of a figure that has its own ground.
+ON_DARK = {
+    "#000000": "#e6e9ec", INK: "#e6e9ec", MUTED: "#b4bcc4", "#ffffff": "#15191d",
+    GRID: "#2c343b", "#0072b2": "#3d9fdc", "#882255": "#cc5f94", "#332288": "#8f83e0",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,7 @@ class Style:
     colour: str
     dash: Any
     marker: str
+    width: float = 1.4  # points
 
     def marked(self, n: int) -> tuple[int, int]:
         """The first of n points with a marker, and the step: lines on top of each other show both theirs."""
@@ -51,37 +64,60 @@ class Style:
         return step * list(MARKERS.values()).index(self.marker) // len(MARKERS), step
 
 
-def new_figure(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple["Figure", np.ndarray]:
-    """A grid of panels of this size in inches, those of a row on one scale."""
+def new_figure(
+    rows: int, columns: int, height: float, width: float = WIDTH, **shared: Any
+) -> tuple["Figure", np.ndarray]:
+    """A grid of panels that fills so many inches, those of a row on one scale."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    inches = (size[0] * columns, size[1] * rows)
     options: dict[str, Any] = {"sharey": "row", "squeeze": False, "layout": "constrained"} | shared
-    figure, axes = plt.subplots(rows, columns, figsize=inches, **options)
+    figure, axes = plt.subplots(rows, columns, figsize=(width, height), **options)
     for ax in axes.flat:
-        ax.grid(alpha=0.25)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.margins(x=0.01)
+        plain_panel(ax)
     return figure, axes
+
+
+def plain_panel(ax: "Axes") -> None:
+    """Small type, thin axes, a grid that stays behind what is drawn."""
+    ax.grid(color=GRID, linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    for spine in ax.spines.values():
+        spine.set(linewidth=0.6, color=MUTED)
+    ax.tick_params(labelsize=SMALL, width=0.6, length=2.5, color=MUTED, labelcolor=INK)
+    for text in (ax.xaxis.label, ax.yaxis.label):
+        text.set(fontsize=TEXT, color=INK)
+    ax.margins(x=0.01)
+
+
+def name_panel(ax: "Axes", title: str) -> None:
+    ax.set_title(short_label(title), fontsize=TEXT, color=INK, parse_math=False)
 
 
 def draw_line(
     ax: "Axes", label: str, style: Style, epochs: list[int], values: np.ndarray, top: float = 100
 ) -> None:
-    """The mean of seeds × epochs, and a band of one standard deviation that stays from 0 to `top`."""
-    mean, spread = values.mean(0), values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(epochs))
+    """The mean of seeds × epochs, and a band of one standard deviation that stays from 0 to `top`.
+
+    A single seed is a thin line, and has no band.
+    """
+    alone = len(values) < 2
+    mean, spread = values.mean(0), np.zeros(len(epochs)) if alone else values.std(0, ddof=1)
     ax.plot(
-        epochs, mean, color=style.colour, linestyle=style.dash, label=short_label(label), linewidth=1.4,
-        marker=style.marker, markersize=4.5, markeredgewidth=0, markevery=style.marked(len(epochs)),
+        epochs, mean, color=style.colour, linestyle=style.dash, label=short_label(label),
+        linewidth=style.width * (0.65 if alone else 1), zorder=2.1 if style.colour == GREY else 2.3,
+        marker=style.marker, markersize=3.6, markeredgewidth=0, markevery=style.marked(len(epochs)),
     )  # fmt: skip
     places: Any = ax.xaxis.get_major_locator()
     places.set_params(integer=True)
+    if alone:
+        return
     some = thinned(len(epochs))
     low, high = np.clip(mean - spread, 0, top), np.clip(mean + spread, 0, top)
-    ax.fill_between(np.array(epochs)[some], low[some], high[some], color=style.colour, alpha=0.12, linewidth=0)
+    ax.fill_between(np.array(epochs)[some], low[some], high[some], color=style.colour, alpha=0.15, linewidth=0)
 
 
 def short_label(name: str) -> str:
@@ -95,9 +131,52 @@ def thinned(n: int) -> np.ndarray:
     return np.union1d(np.arange(min(n, 12)), np.linspace(0, n - 1, min(n, BAND_POINTS)).round().astype(int))
 
 
+def tell(figure: "Figure", message: str, caption: str) -> None:
+    """What a figure says above it, how it was measured below; before its lines are named, for it takes room."""
+    if message:
+        lines = wrapped(message, TITLE, "bold")
+        figure.text(
+            0.004, 1 - 2 / points_high(figure), lines, va="top", fontsize=TITLE, weight="bold", color=INK,
+            parse_math=False, in_layout=False,
+        )  # fmt: skip
+        take_from_top(figure, 1.25 * TITLE * (1 + lines.count("\n")) + 4)
+    if caption:
+        lines = wrapped(caption, SMALL)
+        figure.supxlabel(lines, x=0.004, ha="left", fontsize=SMALL, color=MUTED, parse_math=False)
+
+
+def points_high(figure: "Figure") -> float:
+    return 72 * figure.get_size_inches()[1]
+
+
+def take_from_top(figure: "Figure", points: float) -> float:
+    """Keep panels out of so many points below what was taken before; where that ended, from 0 to 1."""
+    engine: Any = figure.get_layout_engine()
+    left, bottom, width, height = engine.get()["rect"]
+    engine.set(rect=(left, bottom, width, height - points / points_high(figure)))
+    return bottom + height
+
+
+def wrapped(text: str, size: float, weight: str = "normal") -> str:
+    """In lines no wider than a page."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(family=SETTINGS["font.sans-serif"], weight=weight, size=size)
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        width, _, _ = text_to_path.get_text_width_height_descent(longer, font, ismath=False)
+        if width > 0.95 * 72 * WIDTH and lines[-1]:  # hinted letters are a little wider
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
+
+
 def name_lines(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
-    """At their ends, or where they are too many for that in a legend."""
-    if not label_ends(figure, axes):
+    """At their ends beside a single column of panels, if they are few enough; else in a legend."""
+    if axes.shape[1] > 1 or not label_ends(figure, axes):
         add_legend(figure, axes, columns)
 
 
@@ -107,25 +186,41 @@ def add_legend(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
     for ax in axes.flat:
         handles, names = ax.get_legend_handles_labels()
         found = dict(zip(names, handles, strict=True)) | found
-    figure.legend(
+    legend = figure.legend(
         list(found.values()),
         list(found),
-        loc="outside upper center",
+        loc="upper left",
         ncols=min(len(found), columns),
         frameon=False,
-        fontsize=9,
+        fontsize=TEXT,
+        labelcolor=INK,
+        handlelength=2.6,
+        columnspacing=1.6,
+        borderpad=0.1,
+        borderaxespad=0.2,
     )
+    legend.set_in_layout(False)
+    points = 72 / figure.dpi * legend.get_window_extent().height + 6
+    legend.set_bbox_to_anchor((0, take_from_top(figure, points)))
 
 
-def line_styles(labels: Iterable[str]) -> dict[str, Style]:
-    """Its method's colour and marker for each label; variants, "method, variant", differ in the dash."""
+def line_styles(labels: Iterable[str], coloured: Iterable[str] | None = None) -> dict[str, Style]:
+    """Its method's colour and marker for each label; variants, "method, variant", differ in the dash.
+
+    If some methods are said to be coloured, the others are grey, where lines are more than a few.
+    """
+    labels = list(labels)
     of_method: dict[str, list[str]] = {}
     for label in labels:
         of_method.setdefault(method_of(label), []).append(label)
     spare = [name for name in COLOURS if name not in of_method] or list(COLOURS)
     looks = {name: name if name in COLOURS else spare[i % len(spare)] for i, name in enumerate(of_method)}
+    grey = coloured is not None and len(labels) > FEW_LINES
+    in_colour = set(coloured or ()) if grey else set(looks)
     return {
         label: Style(COLOURS[looks[method]], DASHES[k % len(DASHES)], MARKERS[looks[method]])
+        if method in in_colour
+        else Style(GREY, DASHES[k % len(DASHES)], MARKERS[looks[method]], 0.9)
         for method, same in of_method.items()
         for k, label in enumerate(same)
     }
@@ -140,8 +235,7 @@ def method_of(label: str) -> str:
 
 # ---- names at the ends of lines, each with a piece of its line, so that grey will do --------------------------
 
-FONT = 7.5  # points, as all lengths here
-APART = 9.5  # from one name to the next
+APART = 9.0  # points, as all lengths here, from one name to the next
 SAMPLE = (9, 25)  # from the edge of the panel, where the piece of line begins and ends
 NAME_AT = 28
 
@@ -237,21 +331,28 @@ def write_name(figure: "Figure", ax: "Axes", line: "Line2D", place: float) -> No
         artist.set_in_layout(False)
         figure.add_artist(artist)
     ax.text(
-        1, place, str(line.get_label()), transform=beside(NAME_AT), va="center", fontsize=FONT, parse_math=False
+        1,
+        place,
+        str(line.get_label()),
+        transform=beside(NAME_AT),
+        va="center",
+        fontsize=SMALL,
+        color=INK,
+        parse_math=False,
     )
 
 
 # ---- files ----------------------------------------------------------------------------------------------------
 
 
-def save(figure: "Figure", paths: Iterable[Path], title: str = "") -> None:
+def save(figure: "Figure", paths: Iterable[Path]) -> None:
     import matplotlib.pyplot as plt
 
-    if title:
-        figure.supxlabel(title, fontsize=8, color="#555555", parse_math=False)
     try:
         for path in paths:
-            write_atomically(path, svg_of(figure) if path.suffix == ".svg" else drawn_as(figure, path.suffix[1:]))
+            write_atomically(
+                path, svg_file(figure) if path.suffix == ".svg" else drawn_as(figure, path.suffix[1:])
+            )
     finally:  # pyplot would keep it, where a file cannot be written
         plt.close(figure)
 
@@ -273,6 +374,17 @@ def as_svg(figure: "Figure") -> str:
     text = svg_of(figure, transparent=True)
     plt.close(figure)
     return text
+
+
+def svg_file(figure: "Figure") -> str:
+    """With the colours that it has on a dark screen."""
+    rules = "".join(
+        f'[style*="{what}:{colour}"]{{{what}:{dark}!important}}'
+        for colour, dark in ON_DARK.items()
+        for what in ("fill", "stroke")
+    )
+    style = f"<style>@media (prefers-color-scheme:dark){{text,use{{fill:{ON_DARK[INK]}}}{rules}}}</style>"
+    return re.sub(r"(<svg [^>]*>)", lambda found: f"{found[1]}\n{style}", svg_of(figure), count=1)
 
 
 def svg_of(figure: "Figure", **options: Any) -> str:
@@ -308,20 +420,21 @@ def compact(svg: str) -> str:
 Curves = dict[str, dict[str, list[dict]]]  # panel → label → rows of metrics.jsonl
 
 
-def curves(panels: Curves, paths: list[Path], title: str = "") -> None:
+def curves(panels: Curves, paths: list[Path], caption: str = "", coloured: Iterable[str] | None = None) -> None:
     """Test accuracy over label precision against the epoch, written to each path (its suffix is the format)."""
-    figure, axes = new_figure(2, len(panels), (4.6, 3.2), sharex=True)
-    styles = line_styles(next(iter(panels.values())))
+    figure, axes = new_figure(2, len(panels), 5.2, sharex=True)
+    styles = line_styles(next(iter(panels.values())), coloured)
     for column, (panel, by_label) in enumerate(panels.items()):
         for row, measure in enumerate((accuracy, precision)):
             for label, style in styles.items():
                 draw_line(axes[row, column], label, style, *by_epoch(by_label[label], measure))
-        axes[0, column].set_title(panel)
+        name_panel(axes[0, column], panel)
         axes[1, column].set_xlabel("epoch")
     axes[0, 0].set_ylabel("test accuracy (%)")
     axes[1, 0].set_ylabel("label precision (%)")
+    tell(figure, "", caption)
     name_lines(figure, axes)
-    save(figure, paths, title)
+    save(figure, paths)
 
 
 def accuracy(row: dict) -> float:
@@ -354,19 +467,25 @@ class Grid:
     measures: list[str]
     labels: list[str]
     lines: Callable[[str, str, str], Lines]
+    words: Callable[[str], str] = str  # what a label is called
 
 
-def draw_grid(grid: Grid, paths: Iterable[Path], caption: str) -> None:
-    wide = len(grid.columns) > 1
-    shape, size = (len(grid.rows) * len(grid.measures), len(grid.columns)), (4.8, 2.7) if wide else (8.2, 2.9)
-    figure, axes = new_figure(*shape, size, sharex="row", sharey=False)
-    styles = line_styles(grid.labels)
+PANEL_HEIGHT = 1.4  # inches
+AROUND = 1.1  # what legend, titles, epochs and caption take
+
+
+def draw_grid(
+    grid: Grid, paths: Iterable[Path], caption: str, message: str = "", coloured: Iterable[str] | None = None
+) -> None:
+    rows, columns = len(grid.rows) * len(grid.measures), len(grid.columns)
+    figure, axes = new_figure(rows, columns, rows * PANEL_HEIGHT + AROUND, sharex="row", sharey=False)
+    styles = line_styles(grid.labels, coloured)
     for row, block in zip(grid.rows, np.split(axes, len(grid.rows)), strict=True):
         for column, panels in zip(grid.columns, block.T, strict=True):
             for measure, ax in zip(grid.measures, panels, strict=True):
                 lines = grid.lines(row, column, measure)
                 for label, (epochs, values) in lines.items():
-                    draw_line(ax, label, styles[label], epochs, values, MEASURES[measure][1])
+                    draw_line(ax, grid.words(label), styles[label], epochs, values, MEASURES[measure][1])
                 if not lines:  # not measured (yet)
                     ax.set_axis_off()
                 widen(ax, 0.02 * MEASURES[measure][1])
@@ -374,8 +493,9 @@ def draw_grid(grid: Grid, paths: Iterable[Path], caption: str) -> None:
         for measure, panels in zip(grid.measures, block, strict=True):
             for ax in visible(panels)[:1]:
                 ax.set_ylabel(MEASURES[measure][0])
-    name_lines(figure, axes, columns=4 if wide else 2)
-    save(figure, paths, caption)
+    tell(figure, message, caption)
+    name_lines(figure, axes, columns=4 if len(grid.labels) <= FEW_LINES else 3)
+    save(figure, paths)
 
 
 def widen(ax: Any, least: float) -> None:
@@ -389,7 +509,7 @@ def widen(ax: Any, least: float) -> None:
 def name_column(panels: np.ndarray, title: str) -> None:
     """A title above, and epochs below."""
     for ax in visible(panels)[:1]:
-        ax.set_title(short_label(title), fontsize=10, parse_math=False)
+        name_panel(ax, title)
     for ax in visible(panels)[:-1]:
         ax.tick_params(labelbottom=False)
     for ax in visible(panels)[-1:]:
@@ -400,12 +520,12 @@ def visible(panels: np.ndarray) -> list[Any]:
     return [ax for ax in panels if ax.axison]
 
 
-def over_seeds(counts: Iterable[int], spread: str = "band: ± 1 standard deviation") -> str:
+def over_seeds(counts: Iterable[int], spread: str = "band: ± 1 standard deviation", alone: str = "thin") -> str:
     """What lines and bands are, or whatever else shows the spread, from how many seeds each has."""
     counts = list(counts)
     if max(counts) == 1:
         return "One seed"
-    return f"Mean of {numbered(counts, 'seed')}, {spread}"
+    return f"Mean of {numbered(counts, 'seed')}, {spread}" + (f"; {alone}: one seed" if min(counts) == 1 else "")
 
 
 def numbered(counts: Iterable[int], what: str) -> str:

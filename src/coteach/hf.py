@@ -76,7 +76,7 @@ class CoteachCallback(TrainerCallback):
         **options: Any,
     ):
         self.settings: dict[str, Any] = dict(options, method=method, noise_rate=noise_rate)
-        Selection(**self.settings, steps=1)  # what is wrong is told before anything is trained
+        Selection(**self.settings, steps=1)  # finds what is wrong before anything is trained
         self.classes = None if classes is None else list(classes)
         self.accepted: set[str] = set()  # columns that the model takes; all if it is empty
         self.selection: Selection | None = None

@@ -136,7 +136,7 @@ class Method:
         return [half for half in halves if half.epochs]
 
     def n_epochs(self, plan: Plan) -> int:
-        """Of all phases, a preliminary training included.
+        """Epochs of all phases, a preliminary training included.
 
         >>> METHODS["f_correction"].n_epochs(Plan(epochs=30))  # to estimate, then to correct
         60

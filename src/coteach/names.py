@@ -24,8 +24,8 @@ class MethodFacts:
 
     meaning: str  # a line for help texts
     label: str  # in tables and figures
-    # The same in every figure: Okabe and Ito's eight, which most colour-blind people can tell apart, the yellow
-    # darkened for white paper; then grey and two of Tol's. And the marker, for those who print in grey.
+    # The same in every figure: after Okabe and Ito's, which most colour-blind people can tell apart, and Tol's,
+    # darkened until the contrast with white paper is 3 to 1. And the marker, for those who print in grey.
     colour: str
     marker: str
     has_warmup: bool = True  # it does not begin anew, or in rounds
@@ -39,12 +39,12 @@ class MethodFacts:
 METHOD_FACTS = {
     "standard": MethodFacts("learns from every given label", "Standard", "#000000", "o", has_keep_rate=False),
     "decoupling": MethodFacts(
-        "two networks learn where they disagree", "Decoupling", "#E69F00", "s", has_keep_rate=False
+        "two networks learn where they disagree", "Decoupling", "#B07600", "s", has_keep_rate=False
     ),
     "f_correction": MethodFacts(
         "estimates the flips, then corrects the loss by them",
         "F-correction",
-        "#56B4E9",
+        "#2F8FC4",
         "^",
         has_warmup=False,
         has_keep_rate=False,
@@ -53,14 +53,14 @@ METHOD_FACTS = {
     "f_correction_known": MethodFacts(
         "corrects the loss by the true flip matrix",
         "F-correction, Q known",
-        "#009E73",
+        "#008F68",
         "v",
         has_warmup=False,
         has_keep_rate=False,
         held_out=0.1,
         only_in_runs="it needs the true flip matrix, which nobody knows of their own labels",
     ),
-    "mentornet": MethodFacts("self-paced, learns from its own small losses", "MentorNet", "#A6A000", "D"),
+    "mentornet": MethodFacts("self-paced, learns from its own small losses", "MentorNet", "#857F00", "D"),
     "coteaching": MethodFacts("each network learns from its peer's small losses", "Co-teaching", "#0072B2", "X"),
     "coteaching_plus": MethodFacts(
         "the peer's small losses where the two disagree", "Co-teaching+", "#D55E00", "P", authors_differ=True
@@ -73,8 +73,8 @@ METHOD_FACTS = {
         authors_differ=True,
         in_demo=False,
     ),
-    "cotraining": MethodFacts("two views, each hands on what it is surest about", "Co-training", "#CC79A7", "<"),
-    "jocor": MethodFacts("joint loss with agreement, both learn from its small values", "JoCoR", "#999999", ">"),
+    "cotraining": MethodFacts("two views, each hands on what it is surest about", "Co-training", "#C2649A", "<"),
+    "jocor": MethodFacts("joint loss with agreement, both learn from its small values", "JoCoR", "#8A63C9", ">"),
     "dividemix": MethodFacts(
         "a mixture of losses splits the samples for the peer; labels of the rest are guessed",
         "DivideMix",
@@ -85,7 +85,7 @@ METHOD_FACTS = {
     "iterative": MethodFacts(
         "in rounds, weighs down what lies apart from its class; for images of no class",
         "Iterative",
-        "#44AA99",
+        "#2A9083",
         "*",
         has_warmup=False,
         has_keep_rate=False,
@@ -107,6 +107,20 @@ NOISES = {
     "asymmetric": "to the next class of the same superclass",
     "instance": "depending on the sample",
     "matrix": "by a matrix of your own",
+}
+DATASET_LABELS = {  # in figures; others have the names that they are asked for by
+    "mnist": "MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "news": "NEWS",
+    "tiny-imagenet": "Tiny-ImageNet",
+}
+LOSS_LABELS = {
+    "cross_entropy": "cross-entropy",
+    "softmax_twice": "softmax twice",
+    "mae": "absolute error",
+    "gce": "GCE",
+    "sce": "SCE",
 }
 LOSS_MEANINGS = {
     "cross_entropy": "of the logits",
@@ -161,7 +175,7 @@ def spelt_alike(name: str) -> str:
 
 
 def initials(name: str) -> str:
-    """Of the words of a name that is spelt alike.
+    """The first letters of the words of a name, spelt alike.
 
     >>> initials("cross_entropy")
     'ce'

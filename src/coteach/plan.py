@@ -205,7 +205,7 @@ class Plan:
         )
 
     def learning_rate(self, epoch: int, share: float = 0.0) -> float:
-        """Of this epoch, of which that share has passed."""
+        """The learning rate after that share of this epoch."""
         if self.one_cycle:
             return schedules.one_cycle((epoch - 1 + share) / self.epochs, self.lr, self.one_cycle)
         if self.milestones:

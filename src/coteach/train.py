@@ -205,7 +205,7 @@ def transition(training: Training, phase: Phase) -> Tensor:
     """Q_RCC that a phase's loss is corrected by: the true one, or what the training so far says."""
     if phase.corrected_by == "estimated":
         return estimated_transition(training)
-    assert training.problem.matrix_RCC is not None, "a method that is told the true Q needs problem.matrix_RCC"
+    assert training.problem.matrix_RCC is not None, "f_correction_known needs problem.matrix_RCC"
     return training.problem.matrix_RCC
 
 

@@ -108,7 +108,7 @@ def calibrate_audit(path: Path, folder: Path) -> Calibration:
 
 
 def what_was_found(check: list[tuple[str, ...]], word_of: dict[str, str], path: Path) -> Checked:
-    """Of each part its samples, how many were decided about, and how many of these are wrong."""
+    """For each part: its samples, how many were decided about, and how many of these are wrong."""
     parts = sorted({int(part) for *_, part, _ in check})
     size_of = {int(part): int(size) for *_, part, size in check}
     seen, wrong = np.zeros(len(parts), int), np.zeros(len(parts), int)

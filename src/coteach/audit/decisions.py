@@ -19,7 +19,7 @@ Row = Sequence[Any]
 
 
 def audit_fingerprint(suspects: Iterable[Row], cleaned: Iterable[Row]) -> str:
-    """Of the rows of suspects.csv and cleaned.csv: ids and labels, whatever a spreadsheet does to the numbers."""
+    """A hash of the ids and labels in suspects.csv and cleaned.csv, whatever a spreadsheet does to the numbers."""
     facts = [[list(map(str, row[:3])) for row in suspects], [list(map(str, row[:2])) for row in cleaned]]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 

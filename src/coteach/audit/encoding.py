@@ -48,7 +48,7 @@ def write_facts(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def digest_of(facts: dict[str, Any]) -> str:
-    """Of all but itself."""
+    """The hash of all facts except the hash."""
     rest = {name: value for name, value in facts.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest).encode()).hexdigest()
 

@@ -1,6 +1,6 @@
 """Images in a folder for each class: read, brought to one size, and shown small on the review page.
 
-What cannot be used is told by its path.
+What cannot be used is named by its path.
 """
 
 import base64
@@ -45,7 +45,7 @@ Made = TypeVar("Made")
 
 
 class OddPixels(ValueError):
-    """Of an image that is whole, but cannot be used."""
+    """An image that is whole, but cannot be used."""
 
 
 def read_images(

@@ -167,7 +167,7 @@ def judge(classifier: Learner, samples: LabelledSamples, share: float | None = N
 
 
 def in_flags(message: str) -> str:
-    """What is told to callers in Python, for the command line."""
+    """What callers in Python are shown as a warning, for the command line."""
     message = message.replace("set keep_per_class=True", "give --keep-per-class")
     return message.replace("give noise_rate.", "give --noise-rate, or embeddings with --npz")
 
@@ -179,7 +179,7 @@ def note_on_wide_interval(classifier: Learner) -> list[str]:
         return []
     low = 100 * estimate.interval[0]
     return [
-        f"these features tell little about the rate of wrong labels, only that it is at least {low:.0f} %: "
+        f"these features say little about the share of wrong labels, only that it is at least {low:.0f} %: "
         "--check 50 draws samples to look at, from which --calibrate tells it"
     ]
 
@@ -295,7 +295,7 @@ def step_seconds(network: nn.Module, samples: LabelledSamples, most: int) -> flo
 
 
 def seconds_from_epochs(one_epoch: RobustClassifier, samples: LabelledSamples, batch: int, epochs: float) -> float:
-    """Of so many epochs, from one on a few of the samples; the first only warms up."""
+    """Seconds for so many epochs, from one on a few of the samples; the first only warms up."""
     few, warm = 2 * batch, False
     while True:
         part = samples.take(evenly_from_classes(samples.y, few))

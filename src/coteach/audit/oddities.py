@@ -67,7 +67,7 @@ class Oddities:
 
 
 def find_oddities(samples: LabelledSamples) -> Oddities:
-    """Near and far are told by embeddings only: distances between pixels or columns of a table say too little."""
+    """Near and far need embeddings: distances between pixels or columns of a table say too little."""
     classes, counts = np.unique(samples.y, return_counts=True)
     small = set(classes[counts < FEW].tolist())
     same_as = repeated_rows(samples.x)

@@ -208,7 +208,7 @@ def audit_summary(findings: Findings, seconds: dict[str, float], module: str | N
 
 
 def class_rows(findings: Findings, rates: np.ndarray | None) -> list[dict[str, Any]]:
-    """Of each given class: its samples, how many are suspects, and the estimated share of wrong labels."""
+    """For each given class: its samples, how many are suspects, and the estimated share of wrong labels."""
     given = findings.samples.y
     return [
         {
@@ -233,7 +233,7 @@ def pair_rows(findings: Findings) -> list[dict[str, Any]]:
 
 
 def settings_used(findings: Findings, module: str | None) -> dict[str, Any]:
-    """What the classifier was told, and what the samples were made with."""
+    """The settings of the classifier, and those that made the samples."""
     params = findings.classifier.get_params(deep=False) | {"module": module}
     return {
         "classifier": {name: json.loads(json.dumps(value, default=str)) for name, value in params.items()},

@@ -55,7 +55,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     method : str
-        A name in `coteach.METHODS`, but for "f_correction_known" and "iterative": those are for `coteach run`,
+        A name in `coteach.METHODS`, except "f_correction_known" and "iterative": those are for `coteach run`,
         since they ask for what nobody has of their own data.
     loss : str, optional
         A name in `coteach.LOSSES`; by default the method's own. Of "coteaching" that is cross-entropy under the
@@ -169,7 +169,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     best_epoch_ : int or None
         With early stopping the epoch of `history_` whose networks were taken.
     noise_rate_ : float
-        As the method was told.
+        The rate that the method was given.
     noise_estimate_ : NoiseEstimate or None
         With "auto": the rate with its interval, the rate of each class, and the transition matrix.
     label_quality_ : array of shape (M,)

@@ -41,7 +41,7 @@ from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.train import fit
 
-MOST_NOISE = 0.95  # that a method is told: it must keep something
+MOST_NOISE = 0.95  # given to a method: it must keep something
 WIDEST_INTERVAL = 0.5  # width of an interval that still says something
 # Shares of wrong labels that are believed: of fewer labels of a class, on average, networks learn so little that
 # their own mistakes are counted, too, and intervals do not hold.
@@ -290,7 +290,7 @@ class Validator:
         return {"validation_accuracy": accuracy, "validation_loss": loss if math.isfinite(loss) else None}
 
     def _note(self, p_NVC: Tensor) -> None:
-        """As the ledger notes its opinions of training samples, but for the mode: these are never learnt."""
+        """As the ledger notes its opinions of training samples, in another mode: these are never learnt."""
         given_NV, margin_NV, self.other_NV = opinions(p_NVC, self.y_V)
         if given_NV.isfinite().all():
             self.seen += 1

@@ -190,7 +190,7 @@ class Scaled(Samples):
 
 
 def one_shape(x: np.ndarray | Samples) -> tuple[int, ...]:
-    """Of a sample as the networks take it."""
+    """The shape of a sample as the networks take it."""
     return channels_first(np.empty((0, *x.shape[1:]))).shape[1:]
 
 
@@ -255,7 +255,7 @@ def in_labels(y: Any) -> str | None:
 
 
 def shapes_of(X: Any) -> set[tuple[int, ...]]:
-    """Of the samples in a list, or in an array of objects; none where they are not arrays themselves."""
+    """The shapes of samples in a list or in an array of objects; none where they are not arrays themselves."""
     if not isinstance(X, (list, tuple)) and not (isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1):
         return set()
     try:

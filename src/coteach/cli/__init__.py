@@ -38,10 +38,10 @@ SIGNALS = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}  # what
 VALUE_IF_ALONE = {"--ray": LOCAL_RAY, "--tensorboard": str(IN_RUN_FOLDER)}  # of flags that need none
 
 COMMANDS = {
-    "audit": (Audit, "Find the labels of your own images, table or arrays that are probably wrong."),
+    "audit": (Audit, "Find the wrong labels in your own images, texts, table or arrays."),
     "predict": (Predict, "Label new data with the model of an audit, or with one that was saved from Python."),
     "run": (Experiment, "Train one method on one noisy data set."),
-    "demo": (Demo, "Compare all methods on handwritten digits, of whose labels about half are wrong."),
+    "demo": (Demo, "Compare all methods on handwritten digits with about half of the labels wrong."),
     "report": (Report, "Show runs on a page that works offline, or draw figures."),
     "reproduce": (Reproduce, "Measure a figure or table of the paper, and set it beside the known numbers."),
     "data": (Data, "List the data sets, say which are there, and fetch the ones named."),

@@ -42,7 +42,7 @@ examples:
   coteach audit --images photos --check 50
   coteach audit --calibrate decisions-50.csv --out runs/audit
 
-It first tells what it read and how long it will take. It writes suspects.csv
+It first says what it read and how long it will take. It writes suspects.csv
 (labels to look at, worst first), cleaned.csv (the others), quality.csv (all),
 review.html (to decide by looking), and the trained model. Your own files stay
 as they are; features are kept in a hidden folder beside them.
@@ -66,30 +66,30 @@ LEFT_OUT = 30.0  # seconds of the whole, up to which nobody needs a forecast
 
 @dataclass(frozen=True)
 class Audit:
-    """Find the labels of your own images, table or arrays that are probably wrong."""
+    """Find the wrong labels in your own images, texts, table or arrays."""
 
     images: Annotated[Path | None, Flag("DIR", "none; give this, --table or --npz")] = None
-    """Your data, if they are images: a folder with one folder of them for each class."""
+    """Your images: a folder that has a folder for each class."""
     table: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Your data, if they are a table: .csv, .tsv or .parquet; needs --label."""
+    """Your table: .csv, .tsv or .parquet. It needs --label."""
     npz: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Your data, if they are numbers, such as embeddings: a NumPy file with the arrays x and y, and maybe ids."""
+    """Your numbers, such as embeddings: a NumPy file with the arrays x and y, and maybe ids."""
     label: Annotated[str | None, Flag("COL", "none")] = None
     """Column of the table with the labels."""
     text: Annotated[str | None, Flag("COL", "none")] = None
     """Column of the table with texts."""
     id: Annotated[str | None, Flag("COL", "the row's number")] = None
-    """Column of the table that names the rows in all files written."""
+    """Column of the table that names the rows in the files written."""
     ignore: Annotated[tuple[str, ...], Flag("COL [COL ...]", "none")] = ()
-    """Columns of the table to leave out, such as one that was made from the label."""
+    """Columns of the table to leave out, such as one made from the label."""
     encoder: Annotated[str, Flag("NAME", "auto")] = "auto"
-    """Makes features of images and texts: auto, none, or efficientnet-lite0, wordllama, timm:NAME, hf:NAME, …"""
+    """Turns images and texts into features: auto, none, efficientnet-lite0, wordllama, timm:NAME, hf:NAME, …"""
     embeddings: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Features of the images or rows that you made yourself: .npy, or .npz with x and maybe ids."""
+    """Your own features of the images or rows: .npy, or .npz with x and maybe ids."""
     size: Annotated[int | None, Flag("N", "32; the encoder's own if there is one")] = None
     """Width and height to which images are brought, in pixels."""
     learner: Annotated[Literal["auto", "network", "linear", "trees"], Flag("NAME", "auto")] = "auto"
-    """What learns: linear for features of an encoder, trees for tables, a network; auto is linear or network."""
+    """What learns: linear (for features), trees (for tables) or network; auto is linear or network."""
     method: Annotated[str | None, Flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
     loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSS_MEANINGS))] = None
     module: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
@@ -117,13 +117,13 @@ class Audit:
     epochs: Annotated[int | None, Flag("N", "40 if modern, else 20")] = None
     """Epochs: how often every sample is learnt from."""
     noise_rate: Annotated[float | Literal["auto"], Flag("X", "auto")] = "auto"
-    """Share of wrong labels if you know it, such as 0.1; auto estimates it, a third of the work or more."""
+    """Share of wrong labels, such as 0.1, if you know it; auto estimates it, a third of the work or more."""
     keep_per_class: bool = False
     """Trust the same share of each class: for classes of very different sizes."""
     share: Annotated[float | None, Flag("X", "the noise rate")] = None
     """Share of the samples to list as suspects, from 0 to 1."""
     check: Annotated[int | None, Flag("N", "none")] = None
-    """Put N samples of all qualities on a page, check.html; --calibrate learns from them how many are wrong."""
+    """Write check.html with N samples to look at. --calibrate then says how many labels are wrong."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
     seed: Annotated[int, Flag("N", "0")] = 0
@@ -131,9 +131,9 @@ class Audit:
     out: Annotated[Path | None, Flag("PATH", "runs/audit, numbered if taken")] = None
     """Folder to write; must be new or empty. With --apply the folder of the audit."""
     apply: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Train nothing: take the decisions that the review page exported, and write corrected.csv beside it."""
+    """Train nothing: apply the decisions that the review page exported, and write corrected.csv."""
     calibrate: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Train nothing: take the decisions that check.html exported, and tell how many labels are wrong."""
+    """Train nothing: read the decisions that check.html exported, and say how many labels are wrong."""
 
     @property
     def source(self) -> Path:

@@ -9,7 +9,8 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from coteach.cli.run import progress_note
-from coteach.names import METHOD_FACTS, Flag
+from coteach.names import METHOD_FACTS, METHOD_LABELS, Flag
+from coteach.paper.words import in_words
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
 from coteach.runs.parallel import Send, in_processes
@@ -33,7 +34,7 @@ VARIANTS = {name: Experiment(method=name) for name, facts in METHOD_FACTS.items(
 
 @dataclass(frozen=True)
 class Demo:
-    """Compare all methods on handwritten digits, of whose labels about half are wrong."""
+    """Compare all methods on handwritten digits with about half of the labels wrong."""
 
     out: Annotated[Path | None, Flag("PATH", "runs/demo, numbered if taken")] = None
     """Folder to write; must be new or empty."""
@@ -63,7 +64,7 @@ def demo_command(demo: Demo) -> None:
     seeds, epochs = demo.seeds, demo.epochs
     for variant in variants(seeds, epochs, Path()):
         variant.experiments[0].check()  # before torch is loaded
-    from coteach.figures import curves
+    from coteach.figures import COLOURED, curves, over_seeds
 
     out = files.claim_folder(demo.out, Path("runs/demo"))
     todo = variants(seeds, epochs, out)
@@ -84,9 +85,13 @@ def demo_command(demo: Demo) -> None:
         console.print(f"note, {label}: {text}", markup=False, style="dim")
     figure = [out / "demo.png", out / "demo.svg"]
     curves(
-        {noise: {label: row[i].rows for label, row in cells.items()} for i, noise in enumerate(DEMO_NOISES)},
+        {
+            noise: {in_figure(label): row[i].rows for label, row in cells.items()}
+            for i, noise in enumerate(DEMO_NOISES)
+        },
         figure,
-        f"scikit-learn's digits, MLP 64-256-10, mean of {plural(len(seeds))}, band: ± 1 standard deviation",
+        f"scikit-learn's digits, MLP 64-256-10. {over_seeds([len(seeds)])}.",
+        COLOURED,
     )
     console.print(f"figure: {figure[0]}", soft_wrap=True, markup=False)
     console.print(f"everything: {out}", soft_wrap=True, markup=False)
@@ -94,6 +99,12 @@ def demo_command(demo: Demo) -> None:
     console.print(
         f"coteach report {out} --open, or with your own labels coteach audit --help", soft_wrap=True, markup=False
     )
+
+
+def in_figure(label: str) -> str:
+    """A variant's name in words."""
+    method, _, variant = label.partition(", ")
+    return ", ".join(filter(None, (METHOD_LABELS[method], in_words(variant))))
 
 
 def plural(n: int, what: str = "seed") -> str:

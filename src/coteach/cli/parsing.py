@@ -26,9 +26,9 @@ def describe_flags(command: type) -> None:
 
 @REGISTRY.primitive_rule
 def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Of a flag that is a number or one of a few words, such as auto; None is a default, which nobody types.
+    """Reads a number or one of a few words, such as auto; None is a default, which nobody types.
 
-    A word that is neither is told so: tyro's own message would list Python's types.
+    The message about any other word is ours: tyro's would list Python's types.
     """
     types = set() if get_origin(info.type) is Literal else set(get_args(info.type)) or {info.type}
     words = [word for one in types if get_origin(one) is Literal for word in get_args(one)]
@@ -56,7 +56,7 @@ def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
 
 @REGISTRY.primitive_rule
 def whole_numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Of a flag that takes several, such as --seeds; a word that is none is told as where one is wanted."""
+    """Reads several whole numbers, such as --seeds; the message about any other word is ours."""
     if tuple[int, ...] not in (info.type, *get_args(info.type)):
         return None
     one = number(replace(info, type=int))

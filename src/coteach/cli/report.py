@@ -110,7 +110,7 @@ def refuse_other_page(path: Path) -> None:
 
 
 def write_figures(report: Report) -> None:
-    """Of the runs and presets that are named, or of every preset that was measured."""
+    """Writes the figures of the named runs and presets, or of every preset that was measured."""
     presets = [name for name in report.runs if name in preset_names() and not Path(name).is_dir()]
     places = tuple(name for name in report.runs if name not in presets)
     if report.panels and not places:

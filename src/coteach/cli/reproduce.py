@@ -27,6 +27,8 @@ examples:
   # a quick look at it, and the tables of what is there
   coteach reproduce mnist --epochs 2 --seeds 1
   coteach reproduce mnist --only-report
+  # every figure and page anew, and those of all together; nothing is trained
+  coteach reproduce --only-report
   # a part of it, by five processes that share the GPUs
   coteach reproduce ablation --cells cifar10-coteaching --processes 5
 """
@@ -49,7 +51,8 @@ class Reproduce:
     all: bool = False
     """Measure also the cells and seeds that are left for when there is time."""
     only_report: bool = False
-    """Train nothing: draw the figure and the tables of what was measured."""
+    """Train nothing: draw the figure and the tables of what was measured; without a name all of them, and two
+    figures of all together, overview.svg and default.svg."""
     out: Path = Path("results")
     """Folder of the results; what is in it is not measured again."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
@@ -67,7 +70,7 @@ class Reproduce:
 def reproduce_command(asked: Reproduce) -> None:
     """Measure what is missing, then report all that is there, be it of this call or of earlier ones."""
     if asked.name is None:
-        list_presets(asked)
+        (report_all if asked.only_report else list_presets)(asked)
         return
     if not asked.only_report:
         refuse_too_few(asked.name, asked.epochs, then=asked.all, only=asked.cells)
@@ -106,6 +109,23 @@ def list_presets(asked: Reproduce) -> None:
         table.add_row(name, wanted[0].title if wanted else "", str(len(wanted)), str(there), str(runs))
     console.print(table)
     console.print(f"there: cells whose seeds are all in {asked.out}", soft_wrap=True, markup=False, style="dim")
+
+
+def report_all(asked: Reproduce) -> None:
+    """Draw every preset that has cells anew, and the figures of all together."""
+    from coteach.paper.overview import write_overview
+    from coteach.paper.page import write_preset_page
+
+    written = []
+    for name in preset_names():
+        if records := preset_records(name, asked.epochs, asked.out):
+            written += write_preset_page(name, asked.epochs, records, asked.out / name)
+    if not written:
+        raise ValueError(f"nothing is measured in {asked.out}: name a figure or table, without --only-report.")
+    if asked.epochs is None:
+        written += write_overview(compare.measured_cells(asked.out), asked.out)
+    for path in (*written, compare.write_results_summary(asked.out)):
+        console.print(f"written: {path}", soft_wrap=True, markup=False)
 
 
 def is_there(cell: Cell, out: Path) -> bool:

@@ -29,7 +29,7 @@ seed and epoch), summary.json (the result), the noise and the networks.
 
 
 class Measured(Protocol):
-    """An epoch, or what was told of one in another process."""
+    """An epoch, or what another process reported of one."""
 
     @property
     def rows(self) -> list[dict]: ...

@@ -103,7 +103,7 @@ def _as_inventors_do(inside: Dataset, outside_images: np.ndarray, rate: float, s
     n = len(inside.x_train)
     n_outside = round(n * rate)
     if not 0 < n_outside <= min(n - 1, len(outside_images)):
-        raise ValueError(f"a share of {rate} outside images cannot be had: choose one above 0 and below 1.")
+        raise ValueError(f"a share of {rate} outside images is not possible: choose one above 0 and below 1.")
     chosen = np.random.RandomState(seed).choice(len(outside_images), n_outside, replace=False)
     x, y = inside.tensors("an open set")[0].clone(), inside.y_train.clone()
     x[n - n_outside :] = torch.from_numpy(outside_images[chosen])

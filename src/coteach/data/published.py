@@ -1,4 +1,4 @@
-"""The published files: their hashes, where they can be had, where people usually keep them; found or downloaded.
+"""The published files: their hashes, their addresses, where people usually keep them; found or downloaded.
 
 A file counts only if its sha256 is the published one, and is then trusted. What lies there unpacked, and word
 vectors of any other kind, have no hash: their readers check them. Downloads are over https alone, whatever a

@@ -44,7 +44,7 @@ class Engine:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Self:
-        """Of a file that may be older than `pooled`; raises a KeyError or ValueError for one that is damaged."""
+        """Reads a table, also one from before `pooled`. A damaged one raises a KeyError or ValueError."""
         return cls(
             batched=bool(table["batched"]),
             precision=Precision(table["precision"]),

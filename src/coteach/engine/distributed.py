@@ -26,7 +26,7 @@ PATIENCE = timedelta(minutes=10)
 
 
 class ProcessLost(ValueError):
-    """Another process of the training has ended; what went wrong is told there."""
+    """Another process of the training has ended; its own message says what went wrong."""
 
 
 class Processes:
@@ -89,7 +89,7 @@ class Distributed(Processes):
         mine = self.part(n)
         all_NRBC = logits_NRbC.new_zeros(*logits_NRbC.shape[:2], n, logits_NRbC.shape[-1])
         all_NRBC[:, :, mine] = logits_NRbC.detach()
-        _sum(all_NRBC)  # of zeros but for one: exact, and parts need not be of the same length
+        _sum(all_NRBC)  # all zeros except one: exact, and parts need not be of the same length
         return torch.cat([all_NRBC[:, :, : mine.start], logits_NRbC, all_NRBC[:, :, mine.stop :]], 2)
 
     def summed(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -172,7 +172,7 @@ def join(device: str) -> Processes:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """While torch waits for the other processes, it does not come back to Python to be told of a signal."""
+    """While torch waits for the other processes, it does not come back to Python, where signals are handled."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -29,7 +29,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Of all threads, one is inside such a block; environment variables are afterwards as they were."""
+    """Lets one thread at a time into the block. Environment variables are afterwards as they were."""
     with _turn, variables_restored(*SET_BY_TORCH):
         yield
 

@@ -83,7 +83,7 @@ def pooled_convolution(w_OCkk: Tensor, b_O: Tensor, x_BCHW: Tensor) -> Tensor:
 
 
 def patch_side(x_GBCHW: Tensor, w_GFKO: Tensor) -> int:
-    """Of the patch that one pooled output sees: one more than the kernel's."""
+    """The side of the patch that one pooled output sees: one more than the kernel's."""
     return round((w_GFKO.shape[2] / x_GBCHW.shape[2]) ** 0.5)
 
 
@@ -102,7 +102,7 @@ def convolved(x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor) -> tuple[Tensor, Te
 
 @convolved.register_fake
 def _empty_output(x_GBCHW: Tensor, w_GFKO: Tensor, b_GO: Tensor) -> tuple[Tensor, Tensor]:
-    # also what the compiler is told of the shapes
+    # also tells the compiler the shapes
     n_groups, n_samples, _, *size = x_GBCHW.shape
     pooled = [(n - patch_side(x_GBCHW, w_GFKO)) // 2 + 1 for n in size]
     y_GBOPQ = x_GBCHW.new_empty(n_groups, n_samples, b_GO.shape[1], *pooled)

@@ -183,7 +183,7 @@ def quality_of(margin: Tensor, seen: Tensor | int) -> np.ndarray:
 
 
 def log_odds(given: Tensor, other: Tensor) -> Tensor:
-    """Of one probability against another; nobody is surer than one in a million."""
+    """One probability against another. Nobody is surer than one in a million."""
     return given.clamp(min=UNLIKELY).log() - other.clamp(min=UNLIKELY).log()
 
 

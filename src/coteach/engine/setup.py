@@ -269,7 +269,7 @@ def fits(data_bytes: int, free_bytes: int) -> bool:
 
 
 def free_memory(device: str) -> int:
-    """Of a GPU, with what torch holds but does not use."""
+    """Free bytes of a GPU, with what torch holds but does not use."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 

@@ -153,7 +153,7 @@ class Stack:
         return logits_NRBC.to(self.theta_NRP.dtype)
 
     def gradients(self, loss_NRB: Tensor, weight_NRB: Tensor) -> Sequence[Tensor]:
-        """Of Σ weight·loss: one tensor laid out as theta_NRP, or in a loop on a CPU one for each leaf."""
+        """Gradients of Σ weight·loss: one tensor laid out as theta_NRP, or in a loop on a CPU one a leaf."""
         gradients = torch.autograd.grad(loss_NRB, self.leaves, weight_NRB, materialize_grads=True)
         if self.in_one_piece and not self.batched:
             return [self._flat(gradients).view_as(self.theta_NRP)]
@@ -167,7 +167,7 @@ class Stack:
         return [of_leaves[i : i + n] for i in range(0, len(of_leaves), n)]
 
     def sums(self, gradients: Sequence[Tensor]) -> Tensor:
-        """Of each network's gradient (NR): the fastest look at every number, since it is finite if they are."""
+        """The sum of each network's gradient (NR). It is finite if every number is, and fast to look at."""
         if self.in_one_piece:
             return gradients[0].sum(-1)
         return torch.stack([g.sum() for g in gradients]).view(*self.shape, -1).sum(-1)

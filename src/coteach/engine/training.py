@@ -34,7 +34,7 @@ class Problem:
     n_classes: int
     noise_rates: list[float]  # τ as the method believes it
     seeds: list[int]
-    matrix_RCC: Tensor | None = None  # the true Q, for the one method that is told
+    matrix_RCC: Tensor | None = None  # the true Q, for the one method that gets it
     augment: Augment | None = None
 
     def part(self, group: range) -> "Problem":

@@ -402,5 +402,5 @@ def true_class_posterior(prior_MC: np.ndarray, labels_M: np.ndarray, most_rounds
 
 
 def of_class(p_MC: np.ndarray, classes_M: np.ndarray) -> np.ndarray:
-    """Of each row the number that belongs to its class, never quite 0."""
+    """The number of each row that belongs to its class, never quite 0."""
     return np.maximum(p_MC[np.arange(len(p_MC)), classes_M], SMALLEST**2)

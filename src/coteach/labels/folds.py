@@ -190,7 +190,7 @@ def choose_rate(
     rates: Sequence[float] = RATES,
     advance: Callable[[], None] = lambda: None,
 ) -> NoiseEstimate:
-    """The rate that a method had best be told: of those tried, the one with the highest validation accuracy.
+    """The best rate to give a method: of those tried, the one with the highest validation accuracy.
 
     The paper's suggestion. Wrong validation labels lower every rate's accuracy alike, so they choose the same one.
     The classes' rates and the matrix are those of the validation labels, in the eyes of the best rate's networks;

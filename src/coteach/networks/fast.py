@@ -67,7 +67,7 @@ class FastCNN(nn.Module):
         return self.logits(x)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Of the images as they are."""
+        """Those of the images as they are, not mirrored."""
         # not amax: in half precision torch.compile finds none of the maxima again, and divides by their number
         features = self.blocks(self.patches(x)).flatten(2).max(-1).values
         return self.output(features) / LOGIT_SCALE

@@ -62,7 +62,7 @@ class Noise:
 
     @property
     def sha256(self) -> str:
-        """Of the labels as little-endian int64."""
+        """The hash of the labels as little-endian int64."""
         return hashlib.sha256(self.labels.astype("<i8").tobytes()).hexdigest()
 
     def save(self, path: str | os.PathLike) -> None:
@@ -118,7 +118,7 @@ class Noise:
         return noise
 
     def _checksum(self) -> str:
-        """Of everything, since a damaged mask or matrix would not change the hash of the labels."""
+        """The hash of everything: a damaged mask or matrix would not change that of the labels."""
         digest = hashlib.sha256(f"{self.kind} {self.seed} {self.nominal_rate!r}".encode())
         for values in (self.labels.astype("<i8"), self.clean, self.matrix.astype("<f8")):
             digest.update(values.tobytes())

@@ -5,11 +5,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from coteach.figures import COLOURS, add_legend, new_figure, over_seeds, save
+from coteach.figures import COLOURS, add_legend, name_panel, new_figure, over_seeds, save, tell
 from coteach.names import METHOD_FACTS, METHOD_LABELS
 from coteach.paper.compare import Target, compared
 
-LINE = 0.44  # inches from one method to the next
+LINE = 0.4  # inches from one method to the next
 DARK, GREY = "#333333", "#666666"
 
 
@@ -48,14 +48,14 @@ def comparable(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw_beside(records: list[dict[str, Any]], paths: list[Path]) -> None:
-    """Of each cell its last epoch, its last ten, and what is known of its method."""
+    """Draws the last epoch of each cell, its last ten, and the published numbers of its method."""
     methods = [name for name in METHOD_FACTS if name in {r["summary"]["method"] for r in records}]
     place = {name: -i for i, name in enumerate(methods)}
     columns = list(dict.fromkeys(r["column"] for r in records))
     lines = compared(records)
-    figure, axes = new_figure(1, len(columns), (2.9, LINE * len(methods) + 1.4))
+    figure, axes = new_figure(1, len(columns), LINE * len(methods) + 1.4)
     for ax, column in zip(axes[0], columns, strict=True):
-        ax.set_title(column, fontsize=10)
+        name_panel(ax, column)
         ax.set_xlabel("test accuracy (%)")
         ax.margins(x=0.08)
         ax.tick_params(axis="y", length=0)
@@ -70,9 +70,11 @@ def draw_beside(records: list[dict[str, Any]], paths: list[Path]) -> None:
     used = {line.target.source for line in lines if line.target}
     for mark in (*OUR_MARKS.values(), *(mark for source, mark in KNOWN_MARKS.items() if source in used)):
         first.plot([], [], linestyle="none", label=mark.meaning, **mark.look(DARK))  # for the legend
-    add_legend(figure, axes)
     spread = over_seeds([len(r["runs"]) for r in records], "± 1 standard deviation")
-    save(figure, paths, f"Ours: the networks' mean softmax. {spread}. Published: other networks.")
+    message = "Labels that people gave: ours beside the published numbers"
+    tell(figure, message, f"Ours: the networks' mean softmax. {spread}. Published: other networks.")
+    add_legend(figure, axes, columns=2)
+    save(figure, paths)
 
 
 def draw_ours(ax: Any, y: float, record: dict[str, Any]) -> None:

@@ -92,7 +92,7 @@ class Comparison:
 
     @property
     def beside(self) -> str:
-        """Which of our numbers is told; where nothing is known, the one that is told of its neighbours."""
+        """Which of our numbers is shown; where nothing is known, the one that its neighbours show."""
         if self.target is not None:
             return self.target.beside
         return "last" if self.cell["noise"] == "human" else "mean"

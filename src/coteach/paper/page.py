@@ -12,7 +12,7 @@ from coteach.paper.compare import compared, markdown, sources
 from coteach.paper.figures import CellRecords, preset_figures
 from coteach.paper.presets import asked_for
 
-FAR_OFF = 3.0  # points from the median: a seed this far off is told, with all others of its cell
+FAR_OFF = 3.0  # points from the median: a seed this far off is named, with all others of its cell
 NEAR_CHANCE = 1.5  # times the accuracy of guessing: the run has learnt nothing
 
 CellText = Callable[[dict[str, Any]], str]

@@ -304,7 +304,7 @@ def train_stack(job: StackJob, send: Send) -> None:
 def folder_for_runs(job: StackJob) -> Iterator[Path]:
     """The job's own, if it is seen from here, so that what was done survives us; else one for the while."""
     if job.sees_folder():
-        with exclusive(job.folder / "runs"):  # but for a process whose parent died: it stops at the next epoch
+        with exclusive(job.folder / "runs"):  # except by a process whose parent died: it stops at the next epoch
             yield job.folder / "runs"
     else:
         with tempfile.TemporaryDirectory() as folder:
@@ -316,7 +316,7 @@ def train_in(
 ) -> None:
     """Run the experiments of a stack; they go on where they stopped, if that can be."""
     first = job.stack[0][0].experiment
-    ledger = first.is_modern or first.comes_labelled  # where it is told how well wrong labels are found
+    ledger = first.is_modern or first.comes_labelled  # where the page says how well wrong labels are found
     experiments = [
         replace(cell.experiment, seeds=seeds, out=folder / str(i), ledger=ledger)
         for i, (cell, seeds) in enumerate(job.stack)

@@ -109,7 +109,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def clear_folder(folder: Path) -> None:
-    """Of all but the lock, which goes with its owner."""
+    """Removes everything except the lock, which goes with its owner."""
     for path in folder.iterdir():
         if path.name == LOCK:
             continue

@@ -29,7 +29,7 @@ from coteach.report.groups import Group
 from coteach.report.read import Run
 from coteach.turns import own_warning_filters
 
-PANEL_SIZE = (5.6, 2.9)  # inches
+PANEL_HEIGHT, PANEL_WIDTH = 2.9, 5.6  # inches
 BLACK_ATTRIBUTE = re.compile(r'="(#000000|black)"')
 LEFT_TO_THE_PAGE = ("font-family", "font-kerning")
 
@@ -75,7 +75,7 @@ def any_script() -> Iterator[None]:
 @any_script()
 def panel_svg(group: Group, measure: str, prefix: str) -> Markup:
     """One measure of one group, for a page."""
-    figure, axes = new_figure(1, 1, PANEL_SIZE)
+    figure, axes = new_figure(1, 1, PANEL_HEIGHT, PANEL_WIDTH)
     text, top = MEASURES[measure]
     styles = line_styles(group.runs)
     for label, run in group.runs.items():
@@ -126,7 +126,7 @@ def as_attributes(style: str) -> str:
 
 @any_script()
 def write_curves(groups: list[Group], measures: list[str], folder: Path) -> list[Path]:
-    """Of one data set, a column for each noise, in all formats; nothing if no run has any of the measures."""
+    """Writes a column for each noise of a data set, in all formats; nothing if no run has any of the measures."""
     there = [name for name in measures if any(name in measured(group) for group in groups)]
     shown = {group.noise: group for group in groups if set(there) & set(measured(group))}
     if not shown:

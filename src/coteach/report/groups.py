@@ -88,7 +88,7 @@ def groups_of(runs: list[Run]) -> list[Group]:
 
 
 def groups_on(data: str, runs: list[Run]) -> Iterator[Group]:
-    """Of one data set, a group for each noise."""
+    """A group for each noise on one data set."""
     first, *others = (unusual_settings(run.experiment) for run in runs)
     common = {name: text for name, text in first.items() if all(other.get(name) == text for other in others)}
     for noise in dict.fromkeys(map(noise_words, runs)):

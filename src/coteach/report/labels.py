@@ -39,7 +39,7 @@ def row_shares(counts_CC: np.ndarray) -> np.ndarray:
 
 
 def suspect_share(run: Run) -> float:
-    """The share of labels that are taken to be wrong: what the method was told, else what is so."""
+    """The share of labels that are taken to be wrong: the rate given to the method, else the true one."""
     assert run.noise is not None
     tau = run.experiment.tau
     share = tau if tau is not None else run.noise.nominal_rate
@@ -78,7 +78,7 @@ def flips_in_words(run: Run) -> str:
     n = len(run.opinions)
     return (
         f"The {100 * suspect_share(run):.3g} % of labels that the networks trusted least are taken for wrong, and "
-        f"replaced by what they would rather have; counted over {n} seed{'s' * (n > 1)}."
+        f"replaced by the class they find likelier; counted over {n} seed{'s' * (n > 1)}."
     )
 
 

@@ -25,7 +25,7 @@ from coteach.runs.folder import PATH_FIELDS
 
 @dataclass(frozen=True)
 class RunResult:
-    """Of n seeds; per cents of the last ten epochs, None for what is not known. `epochs` are those reached."""
+    """The result of n seeds, in per cent over the last ten epochs; None if unknown. `epochs` are those reached."""
 
     n: int
     epochs: int
@@ -40,7 +40,7 @@ class RunResult:
 
 
 def result_of(run: Run) -> RunResult | None:
-    """Of an unfinished run what it has reached; None before its first epoch."""
+    """The result of a run, also of an unfinished one; None before its first epoch."""
     s = run.summary
     if s is None:
         return so_far(run)
@@ -67,7 +67,7 @@ def two_digits(value: float | None) -> str:
 
 
 class ResultRow(NamedTuple):
-    """Of the table on the page; `state` is what is to be said of an unfinished run."""
+    """A row of the table on the page; `state` says how far an unfinished run is."""
 
     id: str
     label: str

@@ -61,7 +61,7 @@ class Tracker(Protocol):
 
 
 class TrackedRun:
-    """A run with its trackers; one that fails is told of once and left out, and the training goes on."""
+    """A run with its trackers. One that fails is named once and left out, and the training goes on."""
 
     def __init__(self, trackers: Sequence[Tracker], folder: Path, say: Callable[[str], None]):
         self.trackers, self.folder, self.say = list(trackers), folder, say

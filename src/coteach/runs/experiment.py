@@ -1,6 +1,6 @@
 """What is to be run, as one dataclass: the command line's flags, the Python call, and config.toml.
 
-No torch here: a mistake in a flag is told before anything heavy is loaded.
+No torch here: a mistake in a flag is found before anything heavy is loaded.
 """
 
 from collections.abc import Collection
@@ -30,7 +30,13 @@ GIVEN = (
     "lookahead", "label_smoothing", "mixup", "shift", "cutout", "held_out", "strong_view", "guess_weight",
     "guess_ramp", "temperature", "memory_weight", "memory_decay", "class_balance", "confidence_penalty",
 )  # fmt: skip
-YES_OR_NO = ("nesterov", "decoupled_decay", "mirror", "weak_selection", "mixture")  # the same, but for the words
+YES_OR_NO = (
+    "nesterov",
+    "decoupled_decay",
+    "mirror",
+    "weak_selection",
+    "mixture",
+)  # the same, except for the words
 
 NOT_NEGATIVE = ("weight_decay", "mixup", "guess_weight", "memory_weight", "class_balance", "confidence_penalty")
 
@@ -81,7 +87,7 @@ class Experiment:
     noise_stream: Annotated[names.Streams, Flag("{1.16,1.17}", "1.16")] = "1.16"
     """NumPy whose draws flip labels: 1.16 (as results/; 2.5 too) or 1.17 (to 2.4); pair noise differs."""
     tau: Annotated[float | None, Flag("X", "the true one")] = None
-    """Noise rate that the method is told, from 0 to below 1."""
+    """Noise rate given to the method, from 0 to below 1."""
     seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1")] = (1,)
     """Seeds of the networks and of the batches, one run each."""
     epochs: Annotated[int | None, Flag("N", "200; 100 for openset-…, 50 for digits, 40 if modern")] = None

@@ -170,7 +170,7 @@ def write_summary(folder: Path, summary: dict[str, Any]) -> None:
 
 
 def summary_digests(folder: Path, summary: dict[str, Any]) -> dict[str, str]:
-    """The SHA-256 of each file of a finished run, and of the summary but for its seconds.
+    """The SHA-256 of each file of a finished run, and of the summary without its seconds.
 
     Networks, which are larger, have only their own checksums.
     """

@@ -167,7 +167,7 @@ def refuse_views_of_nothing(dataset: Dataset, networks: int) -> None:
 
 
 def n_epochs(experiment: Experiment) -> int:
-    """Of one run, for a progress bar."""
+    """Epochs of one run, for a progress bar."""
     return METHODS[experiment.method].n_epochs(experiment.plan())
 
 

@@ -343,7 +343,7 @@ def in_groups(
     """Train the groups of runs that are waiting; one that runs out of memory is halved and begun again.
 
     A run is a function of its seed, so beginning again repeats it. The list is what still waits: a group is off it
-    before `done` is told, and replaced there by its halves, as are those after it, before `halved` is.
+    before `done` is called, and replaced there by its halves, as are those after it, before `halved` is.
     """
     while waiting:
         group = waiting[0]
@@ -367,7 +367,7 @@ def halves(group: range, size: int) -> list[range]:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Of a GPU, or of the machine itself, which torch tells only by its words."""
+    """Whether a GPU or the machine itself is out of memory; torch says the latter only in words."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 

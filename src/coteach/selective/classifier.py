@@ -78,7 +78,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         Of each round: how many samples each copy kept, how many of them changed, the loss of the given labels and
         the share of them that is predicted.
     noise_rate_ : float
-        As the rounds were told.
+        The rate that the rounds were given.
     noise_estimate_ : NoiseEstimate or None
         With "auto": the rate with its interval, the rate of each class, and the transition matrix.
     kept_ : bool array of shape (N, M)

@@ -15,7 +15,7 @@ class Learners(Protocol):
     """What the rounds ask of a learner."""
 
     def probabilities(self, counts_NM: np.ndarray, fold_NM: np.ndarray) -> np.ndarray:
-        """Of each class for every sample (NMC), by a model of the copy that has not learnt the sample's fold.
+        """The probability of each class (NMC), by a model of the copy that has not learnt the sample's fold.
 
         `counts_NM` says how much each sample counts for each copy; fold -1 is learnt by every model.
         """

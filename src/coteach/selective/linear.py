@@ -77,7 +77,7 @@ class LinearLearners:
         self.start_LFC: Tensor | None = None
 
     def probabilities(self, counts_NM: np.ndarray, fold_NM: np.ndarray) -> np.ndarray:
-        """Of every sample by each copy's regression that has not learnt it (NMC); fold -1 is learnt by all."""
+        """Probabilities (NMC) by each copy's regression that has not learnt the sample; all learn fold -1."""
         if self.penalty is None:
             self.penalty = self._best_penalty(counts_NM)
         return self._fitted(counts_NM, fold_NM, self.penalty)
