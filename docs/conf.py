@@ -25,7 +25,7 @@ version = release = coteach.__version__
 
 root_doc = "docs/index"
 include_patterns = ["docs/**", "results/*/README.md", "benchmarks/README.md", "CHANGELOG.md"]
-include_patterns += ["CONTRIBUTING.md", "SECURITY.md"]
+include_patterns += ["CONTRIBUTING.md", "SECURITY.md", "examples/README.md"]
 exclude_patterns = ["docs/README.md", ".*", "build", "data", "runs"]  # docs/README.md is part of docs/index.rst
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]

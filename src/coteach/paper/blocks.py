@@ -14,7 +14,7 @@ from coteach.paper.words import READINGS, best_pair, in_words, noise_of, reading
 
 @dataclass(frozen=True)
 class Dot:
-    """A line of a dot plot, under a heading or none: a cell, with what is told of it there."""
+    """A line of a dot plot, under a heading or none: a cell, with its words there."""
 
     heading: str
     label: str
@@ -117,7 +117,7 @@ def draw_block(block: str, dataset: str, dots: list[Dot], paths: list[Path]) -> 
         caption = (
             "Co-teaching+ as its authors run it; dashed: with λ as usual, which stays where τ puts it (type 1)."
         )
-        message = f"{name}: how much to keep, where the noise rate τ is told too low, right, or too high"
+        message = f"{name}: how much to keep, with the noise rate τ too low, right, or too high"
     draw_dots(dots, paths, f"{caption} {spread}.", message)
 
 
@@ -156,7 +156,7 @@ def loss_cell(dot: Dot, base: float, beside: list[Dot]) -> HeatCell:
 
 
 def accuracies(dots: list[Dot]) -> dict[tuple[str, str], dict[str, float]]:
-    """Of each rule and loss, by setting."""
+    """Every rule with every loss, by setting."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for dot in dots:
         pair = dot.label, in_words(dot.heading)
