@@ -325,7 +325,7 @@ def test_the_share_moves_by_steps_and_by_epochs():
         by_epochs(logits, y)
         found.append(by_epochs.keep)
         by_epochs.next_epoch()
-    assert found == [coteach.schedules.keep_rate(epoch, 0.4, 2) for epoch in range(1, 5)]
+    assert found == [coteach.schedules.keep_rate(epoch, 0.4, 4) for epoch in range(1, 5)]
 
 
 def test_evaluation_is_the_loss_of_all_samples_and_moves_nothing():
@@ -394,7 +394,7 @@ def test_auto_says_when_it_has_seen_too_little():
     selection = coteach.Selection("coteaching", steps=40)
     for step in range(20):
         selection(*some_batch(8, seed=step))
-    with pytest.warns(UserWarning, match="'auto' has seen fewer than 256 samples in the ramp"):
+    with pytest.warns(UserWarning, match="'auto' has seen fewer than 256 samples by now"):
         selection(*some_batch(8))
     assert selection.keep == 1
     for step in range(20):

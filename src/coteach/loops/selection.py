@@ -40,14 +40,15 @@ class Selection(nn.Module):
         A name in `coteach.METHODS`: "coteaching", "coteaching_plus", "jocor", "decoupling" for two networks;
         "mentornet" or "standard" for one or two.
     noise_rate : float or "auto"
-        The share of wrong labels. "auto" learns it on the way, until the ramp is over, from what the networks
-        think of labels before they learn them. It takes 256 samples, and is 0 before.
+        The share of wrong labels. "auto" learns it on the way, in the ramp but in the first half at most, from
+        what the networks think of labels before they learn them. It takes 256 samples, and is 0 before.
     steps : int, optional
         How often it will be called in all, the parts of accumulated gradients counted each; or else …
     epochs : int, optional
         … how many epochs there are; call `next_epoch` after each.
     ramp : int, optional
-        Steps, or epochs, until the full share is left out; by default half of all.
+        Steps, or epochs, until the full share is left out; by default all of them, since networks that know
+        nothing yet leave out a whole class.
     warmup : int, optional
         Steps, or epochs, before disagreement counts, in methods that have such a thing; by default a fifth of all.
     loss : str, optional
@@ -118,7 +119,7 @@ class Selection(nn.Module):
         self.method, self.window, self.ledger = METHODS[method], int(window), ledger
         self.plan = Plan(
             epochs=int(length),
-            ramp=max(1, length // 2) if ramp is None else int(ramp),
+            ramp=int(length if ramp is None else ramp),
             warmup=max(1, length // 5) if warmup is None else int(warmup),
             loss=loss,
             keep_per_class=bool(keep_per_class),
@@ -242,13 +243,13 @@ class Selection(nn.Module):
 
     def _learn_rate(self, logits_NBC: Tensor, labels_B: Tensor) -> None:
         """From the latest opinions of samples before they are learnt: wrong labels are not known by heart yet."""
-        ramp_is_over = self.unit > self.plan.ramp
-        if not self.learns_rate or (self.seen_at_estimate and ramp_is_over):
+        last = min(self.plan.ramp, max(1, self.plan.epochs // 2))
+        if not self.learns_rate or (self.seen_at_estimate and self.unit > last):
             return
-        if ramp_is_over and self.unit == self.plan.ramp + 1:
+        if self.unit == last + 1:
             warnings.warn(
-                f"noise_rate='auto' has seen fewer than {FEWEST_LOOKED_AT} samples in the ramp, and leaves "
-                "nothing out until it has: give a number.",
+                f"noise_rate='auto' has seen fewer than {FEWEST_LOOKED_AT} samples by now, and leaves nothing out "
+                "until it has: give a number.",
                 stacklevel=4,
             )
         p_BC = logits_NBC.softmax(-1).mean(0)
