@@ -3,12 +3,15 @@
     python benchmarks/loops.py cost      # milliseconds of a step: one network, a pair, selection, ledger
     python benchmarks/loops.py window    # small batches with and without a window
     python benchmarks/loops.py rate      # the noise rate as learnt on the way
+    python benchmarks/loops.py ramp      # how soon samples are left out, in short and in long trainings
 
-Handwritten digits that come with scikit-learn, 1,200 to learn from; one thread.
+Handwritten digits that come with scikit-learn; for the ramp texts of examples/hugging_face.py, too. One thread.
 """
 
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -39,6 +42,7 @@ def train(
     batch: int,
     window: int,
     seed: int,
+    ramp: float = 1.0,
 ) -> tuple[float, float]:
     """Share of right labels among those learnt in the second half, and the noise rate in the end."""
     torch.manual_seed(seed)
@@ -46,7 +50,8 @@ def train(
         lambda: nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)), (seed, seed + 100)
     )
     steps = len(x) // batch
-    selection = coteach.Selection("coteaching", noise_rate, steps=epochs * steps, window=window)
+    every = epochs * steps
+    selection = coteach.Selection("coteaching", noise_rate, steps=every, ramp=int(ramp * every), window=window)
     optimiser = torch.optim.Adam(pair.parameters(), 0.003)
     right = learnt = 0
     for epoch in range(epochs):
@@ -63,7 +68,7 @@ def train(
 def windows() -> None:
     for rate, batch, window in WINDOWS:
         found = [
-            100 * train(*digits("symmetric", rate, seed), rate, 10, batch, window, seed)[0]
+            100 * train(*digits("symmetric", rate, seed), rate, 10, batch, window, seed, ramp=0.5)[0]
             for seed in range(SEEDS)
         ]
         print(f"{rate:.0%} wrong, batch {batch}, window {window}: {shown(found)} % right", flush=True)
@@ -76,6 +81,90 @@ def rates() -> None:
                 100 * train(*digits(kind, rate, seed), "auto", epochs, 16, 64, seed)[1] for seed in range(SEEDS)
             ]
             print(f"{epochs} epochs, {kind} {rate:.0%}: {shown(found)} % found", flush=True)
+
+
+RAMPS, RAMP_SEEDS = (0.5, 0.75, 1.0), 4  # shares of the training
+SHORT_AND_LONG = [
+    ("symmetric", 0.2, 3, 16), ("symmetric", 0.2, 20, 32), ("symmetric", 0.5, 3, 16), ("symmetric", 0.5, 20, 32),
+    ("pair", 0.3, 3, 16), ("pair", 0.3, 20, 32),
+]  # fmt: skip
+
+
+def ramps() -> None:
+    """Accuracy on held-out samples by their given labels, by which to choose, and on others by their true ones."""
+    for rate in (0.2, 0.3, 0.4):
+        for ramp in RAMPS:
+            print(
+                f"texts, {rate:.0%} wrong, ramp {ramp}:",
+                shown_both(texts(rate, s, ramp) for s in range(RAMP_SEEDS)),
+            )
+    for kind, rate, epochs, batch in SHORT_AND_LONG:
+        for ramp in RAMPS:
+            found = shown_both(more_digits(kind, rate, epochs, batch, s, ramp) for s in range(RAMP_SEEDS))
+            print(f"digits, {kind} {rate:.0%}, {epochs} epochs, ramp {ramp}: {found}", flush=True)
+
+
+def shown_both(found: Iterator[tuple[float, float]]) -> str:
+    given, true = (list(values) for values in zip(*found, strict=True))
+    return f"{shown(given)} % as given, {shown(true)} % right"
+
+
+def accuracies(pair: coteach.Pair, *parts: tuple) -> tuple[float, ...]:
+    return tuple(100 * (pair.ensemble(x).argmax(-1) == y).float().mean().item() for x, y in parts)
+
+
+def more_digits(kind: str, rate: float, epochs: int, batch: int, seed: int, ramp: float) -> tuple[float, ...]:
+    """A thousand to learn from, 400 held out, 397 with true labels."""
+    x, truth = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(x))
+    x, truth = torch.tensor(x[order] / 16).float(), truth[order]
+    given = torch.from_numpy(coteach.noise.corrupt(truth, kind, rate, n_classes=10, seed=seed).labels)
+    pair = coteach.Pair(
+        lambda: nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)), (seed, seed + 100)
+    )
+    steps = epochs * (1000 // batch)
+    selection = coteach.Selection("coteaching", rate, steps=steps, ramp=int(ramp * steps))
+    optimiser = torch.optim.Adam(pair.parameters(), 0.003)
+    torch.manual_seed(seed)
+    for _ in range(epochs):
+        for index in torch.randperm(1000)[: 1000 // batch * batch].view(-1, batch):
+            optimiser.zero_grad()
+            selection(pair(x[index]), given[index]).backward()
+            optimiser.step()
+    return accuracies(pair, (x[1000:1400], given[1000:1400]), (x[1400:], torch.tensor(truth[1400:])))
+
+
+def texts(rate: float, seed: int, ramp: float, epochs: int = 8, batch: int = 16) -> tuple[float, ...]:
+    """The example's model and data: 900 to learn from, 300 held out, 300 with true labels."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+    import hugging_face
+
+    def part(samples: int, drawn: int) -> tuple[Tensor, Tensor]:
+        rows = hugging_face.texts(samples, drawn)
+        return torch.tensor(np.array(rows["input_ids"][:])), torch.tensor(rows["label"][:])
+
+    def given(truth: Tensor, drawn: int) -> Tensor:
+        return torch.from_numpy(
+            coteach.noise.corrupt(truth.numpy(), "symmetric", rate, n_classes=3, seed=drawn).labels
+        )
+
+    x, truth = part(900, 2 * seed)
+    held_x, held_truth = part(300, 1000 + seed)
+    y, held_y = given(truth, seed), given(held_truth, seed + 50)
+    pair = coteach.Pair(hugging_face.build, (seed * 10, seed * 10 + 1))
+    steps = epochs * -(-900 // batch)
+    selection = coteach.Selection("coteaching", rate, steps=steps, ramp=int(ramp * steps))
+    optimiser = torch.optim.AdamW(pair.parameters(), 2e-3)
+    falling = torch.optim.lr_scheduler.LinearLR(optimiser, 1, 0, steps)
+    torch.manual_seed(seed)
+    for _ in range(epochs):
+        for index in torch.randperm(900).split(batch):
+            optimiser.zero_grad()
+            selection(pair(input_ids=x[index]).logits, y[index]).backward()
+            pair.clip_gradients(1.0)
+            optimiser.step()
+            falling.step()
+    return accuracies(pair, (held_x, held_y), part(300, 2 * seed + 1))
 
 
 def costs() -> None:
@@ -114,4 +203,4 @@ def shown(values: list[float]) -> str:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"cost": costs, "window": windows, "rate": rates}[sys.argv[1]]()
+    {"cost": costs, "window": windows, "rate": rates, "ramp": ramps}[sys.argv[1]]()

@@ -1,6 +1,7 @@
 """Hugging Face's Trainer with tiny models made from a configuration: pick for pick equal to a plain loop."""
 
 import math
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 import coteach
+import hf_work
 from coteach import rules, schedules
 
 datasets = pytest.importorskip("datasets")
@@ -219,17 +221,18 @@ def test_one_model_with_the_ledger_is_enough_to_find_labels(tmp_path):
     assert len(np.unique(callback.ledger.quality())) > N // 2
 
 
-def test_a_training_goes_on_from_a_checkpoint(tmp_path):
+@pytest.mark.parametrize("every", [4, 6], ids=["amid an epoch", "at its end"])
+def test_a_training_goes_on_from_a_checkpoint(every, tmp_path):
     found = {}
     for name in ("whole", "stopped"):
         for attempt in range(2 if name == "stopped" else 1):
             callback = hf.CoteachCallback("coteaching", noise_rate=0.3, ramp=6)
             trainer = transformers.Trainer(
                 model=coteach.Pair(bert),
-                args=arguments(tmp_path / name, save_strategy="steps", save_steps=4),
+                args=arguments(tmp_path / name, save_strategy="steps", save_steps=every),
                 train_dataset=hf.with_index(texts()), data_collator=callback.collator(padded),
                 compute_loss_func=callback.loss,
-                callbacks=[callback, *([StopAt(4)] if name == "stopped" and not attempt else [])],
+                callbacks=[callback, *([StopAt(every)] if name == "stopped" and not attempt else [])],
             )  # fmt: skip
             trainer.train(resume_from_checkpoint=bool(attempt))
         found[name] = callback
@@ -256,6 +259,50 @@ def test_a_torch_data_set_of_dicts_is_numbered_too(tmp_path):
     assert (callback.ledger.seen_NM == 2).all()
 
 
+def test_a_pair_on_one_frozen_backbone_is_saved_and_goes_on(tmp_path):
+    backbone = bert().bert.requires_grad_(False)
+
+    def build():
+        model = bert()
+        model.bert = backbone
+        return model
+
+    pair = coteach.Pair(build)
+    for begun in (False, True):  # the second callback takes over from the first
+        callback = hf.CoteachCallback("coteaching", noise_rate=0.3)
+        args = arguments(tmp_path, save_strategy="steps", save_steps=4, gradient_checkpointing=True)
+        trainer_of(callback, tmp_path, model=pair, args=args).train(resume_from_checkpoint=begun)
+    assert (callback.ledger.seen_NM == 2).all()
+
+
+def test_a_transform_keeps_the_index_and_a_part_keeps_its_numbers(tmp_path):
+    def transform(rows):
+        return {"pixel_values": [torch.tensor(pixels) for pixels in rows["pixel_values"]], "labels": rows["label"]}
+
+    whole = hf.with_index(images().with_transform(transform))
+    part = whole.select(range(40, 48))
+    callback = hf.CoteachCallback("coteaching", noise_rate=0.2)
+    trainer_of(
+        callback, tmp_path, model=coteach.Pair(vit), train_dataset=part, data_collator=callback.collator()
+    ).train()
+    marked = callback.annotate(callback.annotate(whole))
+    quality = np.asarray(marked.with_format(None)["label_quality"])
+    assert (quality[:40] == 0.5).all()
+    assert (quality[40:] != 0.5).all()
+
+
+def test_processes_whose_batches_were_filled_up(tmp_path):
+    """Eighteen samples in batches of eight for two processes: the last are filled up with the first."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torch.multiprocessing.spawn(hf_work.work, (2, port, str(tmp_path)), nprocs=2)
+    seen = [np.load(tmp_path / f"{rank}.npy") for rank in range(2)]
+    assert (seen[0] == seen[1]).all()
+    assert seen[0].shape == (2, 18)
+    assert (seen[0] >= 2).all()
+
+
 # ---- wrong use ------------------------------------------------------------------------------------------------
 
 
@@ -277,6 +324,14 @@ def test_wrong_use_gets_one_clear_sentence(tmp_path):
         ValueError, match=r"the Trainer dropped the index: give train_dataset=coteach\.hf\.with_index"
     ):
         trainer_of(callback, tmp_path, train_dataset=texts()).train()
+    with pytest.raises(ValueError, match=r"has a loss of its own: give compute_loss_func=callback\.loss"):
+        trainer_of(callback, tmp_path, compute_loss_func=None).train()
+    late = trainer_of(callback, tmp_path, callbacks=[])
+    late.add_callback(callback)
+    with pytest.raises(ValueError, match=r"the Trainer drops the index: give callbacks=\[callback\] when you"):
+        late.train()
+    with pytest.raises(ValueError, match="a batch has no labels: let the collator hand them over"):
+        callback.loss(torch.zeros(2, 5, 3), None)
     unknown = trainer_of(hf.CoteachCallback(noise_rate=0.2), tmp_path, callbacks=[callback])
     with pytest.raises(ValueError, match=r"the Trainer does not know the callback: give callbacks=\[callback\]"):
         unknown.train()

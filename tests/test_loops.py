@@ -2,7 +2,9 @@
 
 import copy
 import math
-from dataclasses import replace
+from collections import namedtuple
+from dataclasses import make_dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import coteach
@@ -24,6 +27,7 @@ from tiny import PLAN, assert_same_weights, mlp, one_run, problem
 
 ANY_LOOP = [name for name, method in METHODS.items() if goes_with_any_loop(method)]
 DOUBLE = Engine(torch.float64)
+frozen = partial(make_dataclass, frozen=True)
 
 
 def pair_of(*networks: nn.Module) -> coteach.Pair:
@@ -165,6 +169,17 @@ def test_it_returns_what_the_networks_return_with_both_logits_inside():
     torch.testing.assert_close(of_objects.ensemble(x), of_objects(x).logits.softmax(-1).mean(0))
 
 
+@pytest.mark.parametrize("made", [namedtuple("Named", "logits other"), frozen("Frozen", ["logits", "other"])])
+def test_outputs_that_nothing_can_be_set_in(made):
+    class Model(nn.Linear):
+        def forward(self, x):
+            return made(super().forward(x), 7)
+
+    out = coteach.Pair(lambda: Model(4, 3))(torch.ones(5, 4))
+    assert (type(out), out.logits.shape, out.other) == (made, (2, 5, 3), 7)
+    assert coteach.Selection("coteaching", 0.2, steps=10)(out, torch.zeros(5, dtype=torch.int64)) > 0
+
+
 def test_ensembling_leaves_every_mode_as_it_was():
     pair = coteach.Pair(lambda: nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 3)))
     pair.networks[0][0].eval()  # frozen by its user
@@ -184,6 +199,23 @@ def test_a_frozen_backbone_may_be_shared_and_weights_that_learn_may_not():
     assert sum(p.numel() for p in pair.parameters()) == backbone.weight.numel() + 8 + 2 * (3 * 8 + 3)
     pair(torch.ones(2, 4)).sum().backward()
     assert backbone.weight.grad is None
+
+
+def test_what_is_there_once_is_in_a_file_once(tmp_path):
+    """safetensors refuses a tensor under two names, and Hugging Face's Trainer writes such files."""
+    backbone = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)).requires_grad_(False)
+    pair = coteach.Pair(lambda: nn.Sequential(backbone, nn.Linear(8, 3)))
+    save_file(pair.state_dict(), tmp_path / "pair.safetensors")
+    backbone_again = copy.deepcopy(backbone)
+    backbone_again[0].weight.zero_()
+    again = coteach.Pair(lambda: nn.Sequential(backbone_again, nn.Linear(8, 3)), seeds=(5, 6))
+    again.load_state_dict(load_file(tmp_path / "pair.safetensors"))
+    x = torch.randn(3, 4)
+    assert torch.equal(again.eval()(x), pair.eval()(x))
+    inside, other = nn.Sequential(pair), nn.Sequential(copy.deepcopy(again))
+    other.load_state_dict(inside.state_dict())
+    with pytest.raises(RuntimeError, match="Missing key"):
+        again.load_state_dict({})
 
 
 def test_a_state_dict_goes_round_and_so_does_a_copy():
@@ -293,7 +325,7 @@ def test_the_share_moves_by_steps_and_by_epochs():
         by_epochs(logits, y)
         found.append(by_epochs.keep)
         by_epochs.next_epoch()
-    assert found == [coteach.schedules.keep_rate(epoch, 0.4, 2) for epoch in range(1, 5)]
+    assert found == [coteach.schedules.keep_rate(epoch, 0.4, 4) for epoch in range(1, 5)]
 
 
 def test_evaluation_is_the_loss_of_all_samples_and_moves_nothing():
@@ -358,6 +390,18 @@ def test_the_noise_rate_is_learnt_on_the_way():
     assert selection.keep == 1 - selection.noise_rate_
 
 
+def test_auto_says_when_it_has_seen_too_little():
+    selection = coteach.Selection("coteaching", steps=40)
+    for step in range(20):
+        selection(*some_batch(8, seed=step))
+    with pytest.warns(UserWarning, match="'auto' has seen fewer than 256 samples by now"):
+        selection(*some_batch(8))
+    assert selection.keep == 1
+    for step in range(20):
+        selection(*some_batch(8, seed=step))
+    assert selection.keep < 1
+
+
 # ---- Ledger ---------------------------------------------------------------------------------------------------
 
 
@@ -373,6 +417,43 @@ def test_a_ledger_takes_arrays_of_any_kind():
     half = coteach.Ledger(5)
     half.note(np.arange(5), logits.to(torch.bfloat16), y)
     assert np.allclose(half.quality(), qualities[0], atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.uint32, np.int32, np.uint64])
+def test_numbers_of_any_width_are_the_same_samples(dtype):
+    """A byte is a mask to torch, where it is used as an index."""
+    (logits, y), order = some_batch(6), np.array([5, 3, 1, 0, 2, 4])
+    expected, ledger = coteach.Ledger(6), coteach.Ledger(6)
+    expected.note(order, logits, y)
+    ledger.note(order.astype(dtype), logits, y.numpy().astype(dtype))
+    assert ledger.quality().tolist() == expected.quality().tolist()
+    selection = coteach.Selection("coteaching", 0.2, steps=10)
+    assert selection(logits, torch.from_numpy(y.numpy().astype(dtype))) == selection(logits, y)
+
+
+def test_opinions_in_another_precision_are_added_up_too():
+    """As where a ledger goes on on another device, or a model was trained in double precision before."""
+    logits, y = some_batch(6)
+    once, mixed = coteach.Ledger(6), coteach.Ledger(6)
+    for epoch in range(2):
+        once.note(np.arange(6), logits, y)
+        mixed.note(np.arange(6), logits.float() if epoch else logits, y)
+        once.next_epoch()
+        mixed.next_epoch()
+    assert np.allclose(once.quality(), mixed.quality(), atol=1e-6)
+
+
+def test_repeats_are_noted_once_where_they_are_expected():
+    logits, y = some_batch(6)
+    expected, ledger = coteach.Ledger(4), coteach.Ledger(4, repeats=True)
+    expected.note([2, 0], logits[:, :2], y[:2], picked=torch.ones(2, 2, dtype=torch.bool))
+    expected.note([3], logits[:, 4:5], y[4:5], picked=torch.ones(2, 1, dtype=torch.bool))
+    ledger.note([2, 0, 2], logits[:, :3], y[:3], picked=torch.ones(2, 3, dtype=torch.bool))
+    ledger.note([0, 3, 3], logits[:, 3:], y[3:], picked=torch.ones(2, 3, dtype=torch.bool))
+    assert ledger.to_frame().equals(expected.to_frame())
+    ledger.next_epoch()
+    ledger.note([0], logits[:, :1], y[:1])
+    assert ledger.seen_NM.tolist() == [[2, 0, 1, 1]] * 2
 
 
 class Readable:
@@ -431,15 +512,18 @@ def wrong(message, **options):
 
 
 def test_wrong_settings_get_one_clear_sentence():
-    wrong("noise_rate is 1: give 'auto', or a share below 1", noise_rate=1)
+    wrong(r"noise_rate is 1: give 'auto', or a share in \[0, 1\) such as 0\.2", noise_rate=1)
     wrong("noise_rate is -0.1", noise_rate=-0.1)
     wrong("noise_rate is 'some'", noise_rate="some")
     wrong("give steps, how often it will be called in all, or epochs: one of them", steps=None)
     wrong("give steps", epochs=3)
     wrong("steps is 0: give a whole number of at least 1", steps=0)
     wrong("window is -1", window=-1)
-    wrong("cotraining.*did you mean.*|is 'cotraining'", method="cotraining")
-    wrong("f_correction", method="f_correction")
+    for name in METHODS.keys() - set(ANY_LOOP):
+        wrong(f"{name} is more than a rule and a loss: choose one of standard,", method=name)
+    wrong("there is no method 'coteachin' .did you mean 'coteaching'", method="coteachin")
+    wrong("window is None", window=None)
+    wrong("ledger is 9: give a coteach.Ledger", ledger=9)
     wrong("loss", loss="nonsense")
     with pytest.raises(ValueError, match="build is a Linear: give a function that makes a network"):
         coteach.Pair(nn.Linear(2, 2))
@@ -458,13 +542,27 @@ def test_wrong_calls_get_one_clear_sentence():
     selection = coteach.Selection("coteaching", 0.2, steps=10)
     with pytest.raises(ValueError, match=r"logits of 1 network.* but coteaching compares two: give \(2, B"):
         selection(logits[0], y)
-    with pytest.raises(ValueError, match="labels must be whole numbers from 0 to 2: encode them first"):
+    with pytest.raises(ValueError, match="labels must be whole numbers from 0 to 2, not 5: encode them first"):
         selection(logits, y + 3)
     with pytest.raises(ValueError, match="labels must be whole numbers"):
         selection(logits, y - 1)
     with pytest.raises(ValueError, match=r"give \(N, B, C\) for N networks, and \(B,\)"):
         selection(logits, y[:3])
+    with pytest.raises(ValueError, match="labels must be whole numbers from 0 to 2: encode them first"):
+        selection(logits, y.double())
+    with pytest.raises(ValueError, match="labels or index of NoneType: give whole numbers, one for each sample"):
+        selection(logits, None)
+    with pytest.raises(ValueError, match="the batch is empty: leave it out"):
+        selection(logits[:, :0], y[:0])
+    with pytest.raises(ValueError, match="the state holds no ledger"):
+        coteach.Selection("coteaching", 0.2, steps=10, ledger=coteach.Ledger(8)).load_state_dict(
+            selection.state_dict()
+        )
+    with pytest.raises(ValueError, match="logits of 3 classes, but 2 names: give each class one"):
+        coteach.Ledger(8, classes=["cat", "dog"]).note(np.arange(6), logits, y)
     ledger = coteach.Ledger(8)
+    with pytest.raises(ValueError, match="index is of torch.float32: give whole numbers"):
+        ledger.note(torch.arange(6.0), logits, y)
     with pytest.raises(ValueError, match="the ledger needs to know the samples: hand their numbers over as index"):
         coteach.Selection("coteaching", 0.2, steps=10, ledger=ledger)(logits, y)
     ledger.note(np.arange(6), logits, y)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -27,7 +28,9 @@ try:
 except ImportError as missing:
     raise ImportError("coteach.hf needs transformers: pip install 'coteach[hf]'.") from missing
 
-NO_CHECKPOINT = "holds nothing of CoteachCallback: begin the training anew."
+NO_CHECKPOINT = "is no state of CoteachCallback: copy it from the checkpoint that you go on from, or begin anew."
+WATCHING: WeakKeyDictionary = WeakKeyDictionary()  # model → its callback, and the hook
+NEW_COLUMNS = ("label_quality", "suggested_label")
 
 
 class CoteachCallback(TrainerCallback):
@@ -83,7 +86,6 @@ class CoteachCallback(TrainerCallback):
         self.ledger: Ledger | None = None
         self.index: Tensor | None = None
         self.steps_done, self.max_norm = 0, 0.0
-        self.watched: nn.Module | None = None
 
     # ---- what the Trainer is given ------------------------------------------------------------------------------
 
@@ -104,6 +106,8 @@ class CoteachCallback(TrainerCallback):
         4.0
         """
         logits = logits_of(outputs)
+        if labels is None:
+            raise ValueError("a batch has no labels: let the collator hand them over as labels.")
         if not torch.is_grad_enabled():
             return nn.functional.cross_entropy(self.ensemble(logits, labels), labels)
         if self.selection is None:
@@ -111,7 +115,7 @@ class CoteachCallback(TrainerCallback):
         if self.index is None:
             raise ValueError(
                 "the Trainer dropped the index: give train_dataset=coteach.hf.with_index(…) and "
-                "data_collator=callback.collator(…)."
+                "data_collator=callback.collator(…), with_index after with_transform."
             )
         self.selection.step = self.steps_done  # the parts of one step are picked from at one rate
         loss = self.selection(logits, labels, self.index)
@@ -175,10 +179,11 @@ class CoteachCallback(TrainerCallback):
             raise ValueError("nothing was trained yet: call trainer.train() first.")
         if INDEX_COLUMN not in dataset.column_names:
             raise ValueError("the data set has no column index: give the one that coteach.hf.with_index made.")
-        rows = np.asarray(dataset[INDEX_COLUMN])
+        rows = index_of(dataset)
         suggested = [None if c < 0 else int(c) for c in self.ledger.suggestion()[rows]]
-        dataset = dataset.add_column("label_quality", self.ledger.quality()[rows].tolist())
-        return dataset.add_column("suggested_label", suggested, feature=dataset.features.get(label))
+        dataset = dataset.remove_columns([name for name in NEW_COLUMNS if name in dataset.column_names])
+        dataset = dataset.add_column(NEW_COLUMNS[0], self.ledger.quality()[rows].tolist())
+        return dataset.add_column(NEW_COLUMNS[1], suggested, feature=dataset.features.get(label))
 
     # ---- what the Trainer tells ---------------------------------------------------------------------------------
 
@@ -199,12 +204,28 @@ class CoteachCallback(TrainerCallback):
         model, dataset = kwargs["model"], getattr(kwargs["train_dataloader"], "dataset", None)
         if not hasattr(dataset, "__len__"):
             raise ValueError("the training set has no length, so its samples have no numbers: give another kind.")
+        if args.remove_unused_columns:
+            raise ValueError(
+                "the Trainer drops the index: give callbacks=[callback] when you make it, or set "
+                "remove_unused_columns=False."
+            )
         self._watch(model)
-        self.ledger = Ledger(len(dataset), self.classes or class_names(dataset))  # pyrefly: ignore[bad-argument-type]
+        samples = len(dataset)  # pyrefly: ignore[bad-argument-type]
+        if INDEX_COLUMN in (getattr(dataset, "column_names", None) or ()):  # it may be a part of what was numbered
+            samples = max(samples, 1 + int(index_of(dataset).max()))
+        # of several processes' batches the last ones are filled up with samples of the first
+        self.ledger = Ledger(samples, self.classes or class_names(dataset), repeats=args.world_size > 1)
         self.selection = Selection(**self.settings, steps=state.max_steps, ledger=self.ledger)
         if state.global_step:
             self._go_on(checkpoint_file(args, state))
         self._take_over_clipping(args, model)
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        assert self.selection is not None
+        assert self.ledger is not None
+        self.selection.epoch = self.ledger.epoch = int(state.epoch or 0) + 1  # the Trainer's, where it goes on
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -217,11 +238,11 @@ class CoteachCallback(TrainerCallback):
         if self.max_norm:
             kwargs["model"].clip_gradients(self.max_norm)
 
-    def on_epoch_end(
+    def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if self.selection is not None:
-            self.selection.next_epoch()
+        if self.selection is not None and self.selection.step < state.global_step:
+            raise ValueError("the Trainer has a loss of its own: give compute_loss_func=callback.loss.")
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -242,17 +263,17 @@ class CoteachCallback(TrainerCallback):
 
     def _watch(self, model: nn.Module) -> None:
         """Take the index out of what the model is called with, for the loss to find it."""
-        if model is None or model is self.watched:
+        if model is None or (model in WATCHING and WATCHING[model][0] is self):
             return
-
-        def take_index(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-            self.index = kwargs.pop(INDEX_COLUMN, None)
-            return args, kwargs
-
-        model.register_forward_pre_hook(take_index, with_kwargs=True)
-        self.watched = model
+        if model in WATCHING:  # by the callback of a training before, which would take the index away
+            WATCHING[model][1].remove()
+        WATCHING[model] = self, model.register_forward_pre_hook(self._take_index, with_kwargs=True)
         network = model.networks[0] if isinstance(model, Pair) else model
         self.accepted |= set(inspect.signature(network.forward).parameters) - {"args", "kwargs"}
+
+    def _take_index(self, _: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        self.index = kwargs.pop(INDEX_COLUMN, None)
+        return args, kwargs
 
     def _take_over_clipping(self, args: TrainingArguments, model: nn.Module) -> None:
         """By the norm of both networks together, each would be scaled as its peer needs it."""
@@ -327,7 +348,29 @@ def with_index(dataset: Any) -> Any:
         return Numbered(dataset)
     if INDEX_COLUMN in dataset.column_names:
         raise ValueError("the data set has a column index already: rename it, or leave it out.")
-    return dataset.add_column(INDEX_COLUMN, list(range(len(dataset))))
+    dataset = dataset.add_column(INDEX_COLUMN, list(range(len(dataset))))
+    transform = dataset.format["format_kwargs"].get("transform")
+    return dataset if transform is None else dataset.with_transform(KeepsIndex(transform))
+
+
+class KeepsIndex:
+    """A transform that hands the numbers on, which most would leave out.
+
+    >>> KeepsIndex(lambda rows: {"x": [2 * x for x in rows["x"]]})({"x": [1.0], "index": [7]})
+    {'x': [2.0], 'index': [7]}
+    """
+
+    def __init__(self, transform: Callable[[dict], dict]):
+        self.transform = transform
+
+    def __call__(self, rows: dict[str, list]) -> dict[str, Any]:
+        index = rows[INDEX_COLUMN]
+        return dict(self.transform(rows)) | {INDEX_COLUMN: index}
+
+
+def index_of(dataset: Any) -> np.ndarray:
+    """The column index, whatever the format of the others."""
+    return np.asarray(dataset.with_format("numpy", columns=[INDEX_COLUMN])[INDEX_COLUMN][:])
 
 
 class Numbered(TorchDataset):

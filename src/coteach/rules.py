@@ -341,5 +341,11 @@ def check_batch(logits_NBC: Tensor, labels_B: Tensor) -> None:
             f"logits of shape {tuple(logits_NBC.shape)} with labels of shape {tuple(labels_B.shape)}: "
             "give (N, B, C) for N networks, and (B,)."
         )
-    if labels_B.is_floating_point() or not ((labels_B >= 0) & (labels_B < logits_NBC.shape[-1])).all():
-        raise ValueError(f"labels must be whole numbers from 0 to {logits_NBC.shape[-1] - 1}: encode them first.")
+    if not len(labels_B):
+        raise ValueError("the batch is empty: leave it out.")
+    outside_B = (labels_B < 0) | (labels_B >= logits_NBC.shape[-1])
+    if labels_B.is_floating_point() or outside_B.any():
+        found = f", not {labels_B[outside_B][0].item()}" if outside_B.any() else ""
+        raise ValueError(
+            f"labels must be whole numbers from 0 to {logits_NBC.shape[-1] - 1}{found}: encode them first."
+        )

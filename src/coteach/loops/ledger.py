@@ -35,6 +35,8 @@ class Ledger:
         M, the number of training samples.
     classes : sequence of C names, optional
         What `suspects` and `to_frame` call the classes; by default their numbers.
+    repeats : bool
+        Whether a sample may come again in an epoch, as where samplers fill up the last batch; it is noted once.
 
     Examples
     --------
@@ -45,10 +47,11 @@ class Ledger:
     ([0.95, 0.95, 0.05], [2])
     """
 
-    def __init__(self, samples: int, classes: Sequence[Any] | None = None):
+    def __init__(self, samples: int, classes: Sequence[Any] | None = None, repeats: bool = False):
         if not (is_whole(samples) and samples >= 1):
             raise ValueError(f"samples is {samples!r}: give the number of training samples, such as len(dataset).")
-        self.samples, self.classes = int(samples), None if classes is None else list(classes)
+        self.samples, self.repeats = int(samples), repeats
+        self.classes = None if classes is None else np.asarray(classes, dtype=object).tolist()
         self.epoch = 1  #: counted from 1; `next_epoch` moves it
         self.labels_M = torch.full((self.samples,), -1)
         self.noted_M = torch.zeros(self.samples, dtype=torch.int64)  # the last epoch in which each was noted
@@ -82,15 +85,23 @@ class Ledger:
         """
         logits_NBC = in_full_precision(as_tensor(logits))
         logits_NBC = logits_NBC[None] if logits_NBC.dim() == 2 else logits_NBC
-        labels_B, index_B = as_tensor(labels, logits_NBC.device), as_tensor(index, logits_NBC.device)
+        labels_B, index_B = (as_integers(some, logits_NBC.device) for some in (labels, index))
         check_batch(logits_NBC, labels_B)
-        self._check_index(index_B, len(labels_B))
+        if self.classes is not None and logits_NBC.shape[-1] > len(self.classes):
+            raise ValueError(
+                f"logits of {logits_NBC.shape[-1]} classes, but {len(self.classes)} names: give each class one."
+            )
         if not self.seen_NM.numel():
             self._begin(logits_NBC)
         if len(logits_NBC) != len(self.seen_NM):
             raise ValueError(f"logits of {len(logits_NBC)} networks, but before of {len(self.seen_NM)}: note all.")
+        self._move(logits_NBC.device)
+        first_B = self._check_index(index_B, len(labels_B))
+        if self.repeats:
+            logits_NBC, labels_B, index_B = logits_NBC[:, first_B], labels_B[first_B], index_B[first_B]
+            picked = None if picked is None else as_tensor(picked, first_B.device)[:, first_B]
         p_NBC = logits_NBC.softmax(-1)
-        given_NB, margin_NB, other_NB = opinions(p_NBC, labels_B)
+        given_NB, margin_NB, other_NB = (some.to(self.given_NM.dtype) for some in opinions(p_NBC, labels_B))
         finite_NB = given_NB.isfinite()
         index_NB = index_B.expand_as(given_NB)
         self.seen_NM.scatter_add_(1, index_NB, finite_NB.int())
@@ -100,7 +111,7 @@ class Ledger:
             learnt_NB = as_tensor(picked, p_NBC.device).expand_as(finite_NB) & finite_NB
             self.picks_NM.scatter_add_(1, index_NB, learnt_NB.int())
         self.other_NM.scatter_(1, index_NB, other_NB.int())
-        self.labels_M[index_B], self.noted_M[index_B] = labels_B.long(), self.epoch
+        self.labels_M[index_B], self.noted_M[index_B] = labels_B, self.epoch
 
     def next_epoch(self) -> None:
         """Begin another epoch, in which every sample may be noted again.
@@ -128,16 +139,21 @@ class Ledger:
         dist.all_reduce(self.other_NM, dist.ReduceOp.MAX)
 
     def _begin(self, logits_NBC: Tensor) -> None:
-        """Make room on the networks' device, in their precision, so that nothing has to wait for a copy."""
-        shape, device = (len(logits_NBC), self.samples), logits_NBC.device
-        self.labels_M, self.noted_M = self.labels_M.to(device), self.noted_M.to(device)
-        self.given_NM, self.margin_NM = (torch.zeros(shape, dtype=logits_NBC.dtype, device=device) for _ in "ab")
-        self.seen_NM, self.other_NM, self.picks_NM = (
-            torch.zeros(shape, dtype=torch.int32, device=device) for _ in "abc"
-        )
+        """Make room in the networks' precision."""
+        shape = (len(logits_NBC), self.samples)
+        self.given_NM, self.margin_NM = (torch.zeros(shape, dtype=logits_NBC.dtype) for _ in "ab")
+        self.seen_NM, self.other_NM, self.picks_NM = (torch.zeros(shape, dtype=torch.int32) for _ in "abc")
 
-    def _check_index(self, index_B: Tensor, size: int) -> None:
-        if index_B.is_floating_point() or index_B.shape != (size,):
+    def _move(self, device: torch.device) -> None:
+        """To where the networks are: what a checkpoint brought back may lie elsewhere."""
+        if self.noted_M.device != device or self.seen_NM.device != device:
+            self.restore({name: t.to(device) for name, t in self.state().items()})
+
+    def _check_index(self, index_B: Tensor, size: int) -> Tensor:
+        """first_B: which samples come for the first time in this epoch; without repeats it must be all."""
+        if index_B.is_floating_point():
+            raise ValueError(f"index is of {index_B.dtype}: give whole numbers, those of the samples.")
+        if index_B.shape != (size,):
             raise ValueError(
                 f"index has shape {tuple(index_B.shape)} for {size} labels: give the number of each sample."
             )
@@ -147,13 +163,15 @@ class Ledger:
                 f"index {int(index_B[outside_B][0])} is none of the {self.samples} samples: number them from 0, "
                 "and make the ledger for all of them."
             )
-        sorted_B, noted_M = index_B.sort().values, self.noted_M.to(index_B.device)
-        again = torch.cat([index_B[noted_M[index_B] == self.epoch], sorted_B[1:][sorted_B.diff() == 0]])
-        if len(again):
+        sorted_B, order_B = index_B.sort(stable=True)
+        first_B = self.noted_M[index_B] != self.epoch
+        first_B[order_B[1:]] &= sorted_B.diff() != 0
+        if not (self.repeats or first_B.all()):
             raise ValueError(
-                f"sample {int(again[0])} comes twice in epoch {self.epoch}: give its number in the "
+                f"sample {int(index_B[~first_B][0])} comes twice in epoch {self.epoch}: give its number in the "
                 "data set, not in the batch, and call next_epoch() after each epoch."
             )
+        return first_B
 
     # ---- what it has found --------------------------------------------------------------------------------------
 
@@ -270,6 +288,8 @@ class Ledger:
         >>> ledger = coteach.Ledger(2)
         >>> ledger.restore(coteach.Ledger(2).state())
         """
+        if "labels_M" not in state:
+            raise ValueError("the state holds no ledger: take that of a training with one, or go on without.")
         if len(state["labels_M"]) != self.samples:
             raise ValueError(f"the state has {len(state['labels_M'])} samples, not {self.samples}: take another.")
         for name in (*SUMS, "labels_M", "noted_M"):
@@ -316,6 +336,17 @@ def as_tensor(values: Any, device: torch.device | None = None) -> Tensor:
     return tensor if device is None else tensor.to(device)
 
 
+def as_integers(values: Any, device: torch.device) -> Tensor:
+    """Labels, or numbers of samples, as int64; fractions stay, for a check to refuse."""
+    try:
+        tensor = as_tensor(values, device)
+    except TypeError as error:
+        raise ValueError(
+            f"labels or index of {type(values).__name__}: give whole numbers, one for each sample."
+        ) from error
+    return tensor if tensor.is_floating_point() else tensor.long()
+
+
 def in_full_precision(logits: Tensor) -> Tensor:
     """Half of it is too little to compare losses by."""
-    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()

@@ -2,8 +2,9 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ class Pair(nn.Module):
     """Two networks that get the same samples, as one module.
 
     No weight that learns is shared, so one optimiser over both does what two would do. Twice the memory and
-    twice the time of one network; frozen weights that `build` puts into both are there once.
+    twice the time of one network; frozen weights that `build` puts into both are there once, in a file too.
 
     Parameters
     ----------
@@ -46,10 +47,12 @@ class Pair(nn.Module):
             raise ValueError(
                 f"build is a {type(build).__name__}: give a function that makes a network, such as lambda: Net()."
             )
-        if len(seeds) != 2 or seeds[0] == seeds[1]:
+        if not isinstance(seeds, Sequence) or len(seeds) != 2 or seeds[0] == seeds[1]:
             raise ValueError(f"seeds are {seeds!r}: give two that differ, such as (0, 1).")
         self.networks = nn.ModuleList(made(build, seed) for seed in seeds)
         refuse_shared(*self.networks)
+        self.register_state_dict_post_hook(leave_out_aliases)
+        self.register_load_state_dict_pre_hook(put_back_aliases)
 
     def forward(self, *inputs: Any, labels: Any = None, **named: Any) -> Any:
         """Both networks' logits (2, B, C), or what the networks return with those inside.
@@ -122,6 +125,23 @@ class Pair(nn.Module):
         with evaluating(self):
             write_onnx(Ensemble(OnlyLogits(self), list(named)), [*inputs, *named.values()], path)
 
+    def gradient_checkpointing_enable(self, **options: Any) -> None:
+        """What Hugging Face's Trainer asks of a model where memory is short: both networks do it.
+
+        Parameters
+        ----------
+        **options
+            Handed on to the networks.
+
+        Examples
+        --------
+        >>> coteach.Pair(lambda: torch.nn.Linear(4, 3)).gradient_checkpointing_enable()
+        Traceback (most recent call last):
+        AttributeError: 'Linear' object has no attribute 'gradient_checkpointing_enable'
+        """
+        for network in self.networks:
+            network.gradient_checkpointing_enable(**options)  # pyrefly: ignore[not-callable]
+
     def clip_gradients(self, max_norm: float) -> Tensor:
         """Scale each network's gradient down to this norm if it is above; by the norm of both it would depend
         on the peer.
@@ -183,6 +203,31 @@ def refuse_shared(first: nn.Module, second: nn.Module) -> None:
         )
 
 
+def aliases(module: nn.Module) -> dict[str, str]:
+    """The second and later names of weights that are there once, each with the first name.
+
+    >>> layer = torch.nn.Linear(2, 2, bias=False)
+    >>> aliases(torch.nn.Sequential(layer, layer))
+    {'1.weight': '0.weight'}
+    """
+    first: dict[int, str] = {}
+    tensors = chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+    names = {name: first.setdefault(id(tensor), name) for name, tensor in tensors}
+    return {name: earlier for name, earlier in names.items() if name != earlier}
+
+
+def leave_out_aliases(module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    """From a state dict: safetensors, which Hugging Face's Trainer writes, refuses a tensor that comes twice."""
+    for name in aliases(module):
+        state.pop(prefix + name, None)
+
+
+def put_back_aliases(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    for name, earlier in aliases(module).items():
+        if prefix + earlier in state:
+            state.setdefault(prefix + name, state[prefix + earlier])
+
+
 def joined(outputs: list[Any]) -> Any:
     """The networks' outputs as one, with stacked logits."""
     first = outputs[0]
@@ -190,11 +235,13 @@ def joined(outputs: list[Any]) -> Any:
         return torch.stack(outputs)
     logits_NBC = torch.stack([logits_of(output) for output in outputs])
     if not isinstance(first, Mapping):
+        if isinstance(first, tuple) and hasattr(first, "_replace"):  # a named tuple
+            return first._replace(logits=logits_NBC)
         whole = copy.copy(first)
-        whole.logits = logits_NBC
+        object.__setattr__(whole, "logits", logits_NBC)  # of a frozen dataclass, too
         return whole
     parts: dict[str, Any] = {name: tuple(output[name] for output in outputs) for name in first}
-    if "loss" in parts:
+    if isinstance(first.get("loss"), Tensor):
         parts["loss"] = sum(parts["loss"])
     # a mapping of Hugging Face's has its names as arguments, as a dict has
     return type(first)(**(parts | {"logits": logits_NBC}))

@@ -3,7 +3,7 @@
 N networks, B samples of a mini-batch, W of a window, M samples, C classes; R, the runs, is one here.
 """
 
-from collections.abc import Sequence
+import warnings
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from coteach.checks import is_whole
 from coteach.labels.estimate import SMALLEST, estimate_noise
-from coteach.loops.ledger import Ledger, in_full_precision
+from coteach.loops.ledger import Ledger, as_integers, in_full_precision
+from coteach.loops.pair import logits_of
 from coteach.methods import METHODS, Method, Phase
 from coteach.names import LOSS_MEANINGS, check_name
 from coteach.plan import Plan
@@ -39,14 +40,15 @@ class Selection(nn.Module):
         A name in `coteach.METHODS`: "coteaching", "coteaching_plus", "jocor", "decoupling" for two networks;
         "mentornet" or "standard" for one or two.
     noise_rate : float or "auto"
-        The share of wrong labels. "auto" learns it on the way, until the ramp is over, from what the networks
-        think of labels before they learn them.
+        The share of wrong labels. "auto" learns it on the way, in the ramp but in the first half at most, from
+        what the networks think of labels before they learn them. It takes 256 samples, and is 0 before.
     steps : int, optional
         How often it will be called in all, the parts of accumulated gradients counted each; or else …
     epochs : int, optional
         … how many epochs there are; call `next_epoch` after each.
     ramp : int, optional
-        Steps, or epochs, until the full share is left out; by default half of all.
+        Steps, or epochs, until the full share is left out; by default all of them, since networks that know
+        nothing yet leave out a whole class.
     warmup : int, optional
         Steps, or epochs, before disagreement counts, in methods that have such a thing; by default a fifth of all.
     loss : str, optional
@@ -92,13 +94,16 @@ class Selection(nn.Module):
         ledger: Ledger | None = None,
     ):
         super().__init__()
-        check_name("method", method, [name for name, known in METHODS.items() if goes_with_any_loop(known)])
+        offered = [name for name, known in METHODS.items() if goes_with_any_loop(known)]
+        if method in METHODS and method not in offered:
+            raise ValueError(f"{method} is more than a rule and a loss: choose one of {', '.join(offered)}.")
+        check_name("method", method, offered)
         if loss is not None:
             check_name("loss", loss, LOSS_MEANINGS)
-        if not isinstance(noise_rate, str) and not (isinstance(noise_rate, Real) and 0 <= float(noise_rate) < 1):
-            raise ValueError(f"noise_rate is {noise_rate!r}: give 'auto', or a share below 1 such as 0.2.")
-        if isinstance(noise_rate, str) and noise_rate != "auto":
-            raise ValueError(f"noise_rate is {noise_rate!r}: give 'auto', or a share below 1 such as 0.2.")
+        if noise_rate != "auto" and not (isinstance(noise_rate, Real) and 0 <= float(noise_rate) < 1):
+            raise ValueError(f"noise_rate is {noise_rate!r}: give 'auto', or a share in [0, 1) such as 0.2.")
+        if not (ledger is None or isinstance(ledger, Ledger)):
+            raise ValueError(f"ledger is {ledger!r}: give a coteach.Ledger(len(dataset)), or none.")
         if (steps is None) == (epochs is None):
             raise ValueError("give steps, how often it will be called in all, or epochs: one of them.")
         self.by_epochs, length = epochs is not None, epochs if steps is None else steps
@@ -108,13 +113,13 @@ class Selection(nn.Module):
             ("warmup", warmup, 0),
             ("window", window, 0),
         ):
-            if value is not None and not (is_whole(value) and value >= least):
+            if not (is_whole(value) and value >= least) and (value is not None or name == "window"):
                 raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
         assert length is not None
         self.method, self.window, self.ledger = METHODS[method], int(window), ledger
         self.plan = Plan(
             epochs=int(length),
-            ramp=max(1, length // 2) if ramp is None else int(ramp),
+            ramp=int(length if ramp is None else ramp),
             warmup=max(1, length // 5) if warmup is None else int(warmup),
             loss=loss,
             keep_per_class=bool(keep_per_class),
@@ -162,13 +167,13 @@ class Selection(nn.Module):
 
     # ---- the loss -----------------------------------------------------------------------------------------------
 
-    def forward(self, logits: Tensor | Sequence[Tensor], labels: Tensor, index: Any = None) -> Tensor:
+    def forward(self, logits: Any, labels: Any, index: Any = None) -> Tensor:
         """The networks' losses on the samples that each learns from, added up.
 
         Parameters
         ----------
         logits : tensor of shape (2, B, C), or (B, C) or (1, B, C) for a method of one network
-            As `Pair` returns them.
+            As `Pair` returns them, or something that has them as `logits`.
         labels : int tensor of shape (B,)
             As given, some of them wrong.
         index : int array of shape (B,), optional
@@ -184,8 +189,10 @@ class Selection(nn.Module):
         >>> selection(torch.zeros(10, 3, requires_grad=True), torch.zeros(10, dtype=torch.int64))
         tensor(1.0986, grad_fn=<SumBackward0>)
         """
-        logits_NBC = logits if isinstance(logits, Tensor) else torch.stack(list(logits))
+        two = isinstance(logits, (list, tuple)) and not hasattr(logits, "logits")
+        logits_NBC = torch.stack(list(logits)) if two else logits_of(logits)
         logits_NBC = in_full_precision(logits_NBC[None] if logits_NBC.dim() == 2 else logits_NBC)
+        labels = as_integers(labels, logits_NBC.device)
         check_batch(logits_NBC, labels)
         if not (self.training and torch.is_grad_enabled()):
             return loss_of_all(self.phase, logits_NBC, labels).mean(-1).sum()
@@ -236,8 +243,15 @@ class Selection(nn.Module):
 
     def _learn_rate(self, logits_NBC: Tensor, labels_B: Tensor) -> None:
         """From the latest opinions of samples before they are learnt: wrong labels are not known by heart yet."""
-        if not self.learns_rate or (self.seen and self.unit > self.plan.ramp):
+        last = min(self.plan.ramp, max(1, self.plan.epochs // 2))
+        if not self.learns_rate or (self.seen_at_estimate and self.unit > last):
             return
+        if self.unit == last + 1:
+            warnings.warn(
+                f"noise_rate='auto' has seen fewer than {FEWEST_LOOKED_AT} samples by now, and leaves nothing out "
+                "until it has: give a number.",
+                stacklevel=4,
+            )
         p_BC = logits_NBC.softmax(-1).mean(0)
         if not p_BC.isfinite().all():
             return
