@@ -15,9 +15,9 @@ from torch import nn
 
 from coteach import RobustClassifier
 from coteach.audit.tables import read_csv
-from coteach.engine.isolation import generators_restored, one_at_a_time
 from coteach.engine.setup import Setup
 from coteach.files import npy_header
+from coteach.isolation import generators_restored, one_at_a_time
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
 from estimator_cases import Dropping, quick, three_clouds

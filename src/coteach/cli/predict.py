@@ -1,6 +1,7 @@
 """`coteach predict`: new data through a classifier that `coteach audit` or `RobustClassifier.save` wrote."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from rich.console import Console
 from coteach.files import as_csv, write_atomically
 from coteach.names import Flag
 from coteach.terminal import console, progress_bars
+from coteach.turns import modules_from_here
 
 PREDICT_EXAMPLES = """
 examples:
@@ -52,6 +54,11 @@ class Predict:
 
 def predict_command(predict: Predict) -> None:
     predict.check()
+    with modules_from_here() if ":" in (predict.module or "") else nullcontext():
+        label_new_data(predict)
+
+
+def label_new_data(predict: Predict) -> None:
     from coteach.audit.predict import header, load_model, predicted_rows, read_new
     from coteach.engine.setup import chosen_device
 
