@@ -175,7 +175,7 @@ def calibrated_rows(
     suspects: list[list[Any]] = [["id", "given", "suggested", "quality", "chance_wrong"]]
     for rank, i in enumerate(order[: calibration.cut]):
         if quality[i][0] not in decided:
-            suspects.append([*quality[i], f"{chance_M[rank]:.3f}"])
+            suspects.append([*quality[i][:3], f"{float(quality[i][3]):.6f}", f"{chance_M[rank]:.3f}"])
     cleaned: list[list[Any]] = [["id", "label"]]
     for i, (name, label, *_) in enumerate(quality):
         if name in label_of or (i not in doubted and name not in decided):

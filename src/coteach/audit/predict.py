@@ -28,7 +28,8 @@ def load_model(model: Path, module: str | None, device: str) -> tuple[Model, Pat
     path = model / USUAL_NAME if model.is_dir() else model
     if model.is_dir() and not path.is_file():
         raise ValueError(f"{model} holds no {USUAL_NAME}: give the folder of an audit, or a model file.")
-    folder = path.parent if (path.parent / ENCODING_FILE).is_file() else None
+    beside = path.parent / ENCODING_FILE
+    folder = path.parent if model.is_dir() or beside.is_symlink() or beside.exists() else None
     if is_linear(path):
         return load_linear(path), folder
     classifier = RobustClassifier.load(path, module=module_named(module))

@@ -71,10 +71,21 @@ def label_new_data(predict: Predict) -> None:
             rows += predicted_rows(classifier, places, x)
             bars.update(task, advance=len(places))
     if predict.out is None:
-        sys.stdout.write(as_csv(rows))
+        sys.stdout.write(in_encoding_of_output(as_csv(rows)))
         return
     try:
         write_atomically(predict.out, as_csv(rows))
     except OSError as error:
         raise ValueError(f"{predict.out} cannot be written ({error.strerror}): give another --out.") from error
     console.print(f"{len(rows) - 1:,} samples, written to {predict.out}", markup=False, soft_wrap=True)
+
+
+def in_encoding_of_output(text: str) -> str:
+    """Numbers in place of characters, as messages have them, would be other labels."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError as error:
+        letter = text[error.start].encode("ascii", "backslashreplace").decode()
+        raise ValueError(f"the output takes {encoding}, which lacks {letter}: give --out a name.") from error
+    return text
