@@ -84,7 +84,9 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_fits_in_threads_are_those_of_one_thread(name):
-    alone, before = CALLS[name](), process_state()
+    before = process_state()
+    alone = CALLS[name]()
+    assert process_state() == before
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda _: CALLS[name](), range(6)))
     assert all(np.array_equal(one, alone) for one in together)
