@@ -24,6 +24,7 @@ from coteach.encoders.named import (
     text_encoder,
 )
 from coteach.encoders.stored import stored_tensors
+from permissions import needs_users, ordinary_user, public_folder
 
 TEXTS = ["the cat sat on the mat", "", "stock markets fell sharply", "the cat sat on the mat"]
 
@@ -197,6 +198,20 @@ def test_features_are_neither_read_nor_kept_through_a_link(tmp_path, what):
         np.testing.assert_array_equal(again(images, folder), x)
     assert again.seen == 2
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+@needs_users
+def test_a_place_that_may_not_be_written_is_told_and_an_image_that_may_not_be_read_is_named():
+    with public_folder() as folder:
+        (folder / "data").mkdir(mode=0o755)
+        Image.fromarray(pictures()[0].transpose(1, 2, 0)).save(folder / "1.png")
+        (folder / "data").chmod(0o555)
+        (folder / "1.png").chmod(0o000)
+        with ordinary_user():
+            with pytest.warns(UserWarning, match="features are not kept for the next time: .*Permission denied$"):
+                Counting()(pictures(2, 8), folder / "data" / "kept")
+            with pytest.raises(ValueError, match=r"1\.png cannot be used: cannot be opened: Permission denied"):
+                coteach.encode([folder / "1.png"], sums)
 
 
 def test_what_was_made_before_a_failure_is_kept(tmp_path):

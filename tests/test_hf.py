@@ -1,6 +1,7 @@
 """Hugging Face's Trainer with tiny models made from a configuration: pick for pick equal to a plain loop."""
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +236,10 @@ def test_a_training_goes_on_from_a_checkpoint(tmp_path):
         found[name] = callback
     assert found["stopped"].selection.step == 12
     assert np.allclose(found["stopped"].ledger.quality(), found["whole"].ledger.quality(), atol=1e-6)
+    kept = [tmp_path / name / f"checkpoint-{step}" for step in (4, 8)]
+    shutil.copy(kept[0] / "coteach-0.safetensors", kept[1])  # of another step
+    with pytest.raises(ValueError, match="is of step 4, not 8"):
+        trainer.train(resume_from_checkpoint=str(kept[1]))
 
 
 class StopAt(transformers.TrainerCallback):

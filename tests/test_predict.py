@@ -155,6 +155,13 @@ def test_labels_are_not_printed_as_numbers_of_their_characters(tmp_path, monkeyp
     assert not written.getvalue()
 
 
+def test_nothing_is_written_through_a_link(saved, tmp_path, capsys):
+    (tmp_path / "link").symlink_to("outside")
+    words = [tmp_path / "model.safetensors", tmp_path / "new.npz", "--out", tmp_path / "link"]
+    assert "link is a link, where a file is to be" in refused(capsys, *words)
+    assert not (tmp_path / "outside").exists()
+
+
 @needs_users
 def test_a_folder_that_may_not_be_read_is_told():
     with public_folder() as folder:

@@ -54,8 +54,11 @@ class KeptFeatures:
             self._keep_none(error)
 
     def _keep_none(self, why: Exception) -> None:
+        said = f"{self.path}: {why.strerror}" if isinstance(why, OSError) else one_line(why)
         self.path = None
-        warnings.warn(f"features are not kept for the next time: {one_line(why)}", stacklevel=4)
+        warnings.warn(
+            f"features are not kept for the next time: {said.removeprefix('ValueError: ')}", stacklevel=4
+        )
 
 
 def refuse_linked(path: Path) -> None:
