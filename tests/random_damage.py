@@ -27,14 +27,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from coteach import RobustClassifier
+from coteach import Ledger, RobustClassifier, SelectiveTrainingClassifier
 from coteach.audit import judge, review, tables, write  # noqa: F401 - loaded once for all children
+from coteach.audit.check import CHECK, CHECK_COLUMNS, QUALITY, check_fingerprint
 from coteach.audit.decisions import DECISION_COLUMNS, audit_fingerprint, read_cells
 from coteach.audit.encoding import features
+from coteach.audit.features import encoded, of_arrays
 from coteach.cli import main
+from coteach.encoders.named import Encoder
 from coteach.files import as_csv
 from coteach.report import page, read  # noqa: F401 - the same
 from coteach.runs import checkpoint, run  # noqa: F401 - the same
+from coteach.selective.files import load_linear, save_linear
 from killed import die_at
 
 RUN = shlex.split(
@@ -42,9 +46,12 @@ RUN = shlex.split(
     "--seeds 1 2 --device cpu --out run"
 )
 AUDIT = shlex.split(
-    "audit --table table.csv --label label --noise-rate 0.2 --share 0.2 --epochs 2 --device cpu --out audit"
+    "audit --table table.csv --label label --noise-rate 0.2 --share 0.2 --epochs 2 --check 12 --device cpu "
+    "--out audit"
 )
 APPLY = shlex.split("audit --apply decisions.csv --out audit")
+CALIBRATE = shlex.split("audit --calibrate checked.csv --out audit")
+RANKED = ("id", "given", "suggested", "quality")
 REPORT = shlex.split("report run --out page.html")
 ENCODINGS = ("utf-8", "cp1252", "ascii", "utf-16")
 KILLED = -signal.SIGKILL
@@ -202,11 +209,14 @@ class Soak:
             folder.mkdir()
             write_table(folder / "table.csv", seed=len(folder.name))
         wanted = [word if word != "0.45" else "0.3" for word in RUN]
-        assert call(RUN, self.whole) == call(wanted, self.other) == 0
+        assert call(RUN, self.whole) == 0
+        began = time.monotonic()
+        assert call(wanted, self.other) == 0
+        self.seconds = time.monotonic() - began
         assert call(AUDIT, self.whole) == call(AUDIT, self.other) == 0
         for folder in (self.whole, self.other):
             write_decisions(folder)
-        assert call(APPLY, self.whole) == call(REPORT, self.whole) == 0
+        assert call(APPLY, self.whole) == call(CALIBRATE, self.whole) == call(REPORT, self.whole) == 0
         for n in (3, 7, 12, 16, 22, 28):
             self.stopped.append(base / f"stopped-{n}")
             self.stopped[-1].mkdir()
@@ -214,10 +224,15 @@ class Soak:
         x = np.random.default_rng(0).normal(size=(40, 4))
 
         def fit() -> int:
-            model = RobustClassifier(noise_rate=0.1, epochs=1, random_state=0).fit(x, np.arange(40) % 2)
-            model.save(self.whole / "model.safetensors")
+            y, models = np.arange(40) % 2, self.whole / "models"
+            models.mkdir()
+            RobustClassifier(noise_rate=0.1, epochs=1, random_state=0).fit(x, y).save(models / "network")
+            save_linear(SelectiveTrainingClassifier(noise_rate=0.1, rounds=1).fit(x, y), models / "linear")
+            ledger = Ledger(40)
+            ledger.note(np.arange(40), x, y)
+            ledger.save(models / "ledger")
             np.save(self.whole / "x.npy", x)
-            np.save(self.whole / "p.npy", model.predict_proba(x))
+            np.save(self.whole / "features.npy", kept_features(self.whole / "kept"))
             return 0
 
         assert ended(begin(fit, self.whole)) == 0
@@ -227,6 +242,7 @@ class Soak:
         chance = random.Random(number)
         trials = (self.damaged_run, self.killed_run, self.full_disk, self.twins, self.killed_audit)
         trials += (self.damaged_audit, self.damaged_report, self.damaged_model, self.damaged_run)
+        trials += (self.damaged_audit, self.features_kept)
         act = chance.choice(trials)
         act = act if kind is None else getattr(self, kind)
         folder, outside = self.base / "trial" / "here", self.base / "trial" / "outside"
@@ -292,8 +308,6 @@ class Soak:
             ended(pid)
         return ["run", "--resume", "run"] if (folder / "run" / "config.toml").exists() else RUN
 
-    seconds = 3.0  # that a run takes; measured once
-
     def full_disk(self, folder: Path, outside: Path, chance: random.Random) -> str:
         words = RUN
         if chance.random() < 0.5:
@@ -346,15 +360,17 @@ class Soak:
         return f"right anew, decisions {answer}"
 
     def damaged_audit(self, folder: Path, outside: Path, chance: random.Random) -> str:
-        shutil.copytree(self.whole / "audit", folder / "audit", ignore=shutil.ignore_patterns("corrected.csv"))
+        shutil.copytree(
+            self.whole / "audit", folder / "audit", ignore=shutil.ignore_patterns("corrected.csv", "calibrat*")
+        )
         shutil.copy(self.whole / "decisions.csv", folder)
+        shutil.copy(self.whole / "checked.csv", folder)
         shutil.copy(self.whole / "table.csv", folder)
         done = damage(folder / "audit", self.other / "audit", outside, chance)
         try:
-            answer = self.refused_or_right(
-                APPLY, folder, outside, chance, lambda: same_corrected(self.whole, folder)
-            )
-            return f"{answer}, predictions {self.predicted_or_refused(folder)}"
+            words, right = chance.choice(((APPLY, same_corrected), (CALIBRATE, same_calibration)))
+            answer = self.refused_or_right(words, folder, outside, chance, lambda: right(self.whole, folder))
+            return f"{words[1][2:]} {answer}, predictions {self.predicted_or_refused(folder)}"
         except Finding as finding:
             raise Finding(f"{done}: {finding}") from finding
 
@@ -391,22 +407,65 @@ class Soak:
             raise Finding(f"{done}: {finding}") from finding
 
     def damaged_model(self, folder: Path, outside: Path, chance: random.Random) -> str:
+        name = chance.choice(sorted(READERS))
         (folder / "models").mkdir()
-        shutil.copy(self.whole / "model.safetensors", folder / "models")
+        shutil.copy(self.whole / "models" / name, folder / "models")
         done = damage(folder / "models", self.other / "audit", outside, chance)
+        x = np.load(self.whole / "x.npy")
 
         def compare() -> int:
             try:
-                model = RobustClassifier.load(folder / "models" / "model.safetensors")
-                found = model.predict_proba(np.load(self.whole / "x.npy"))
+                found = READERS[name](folder / "models" / name, x)
             except ValueError:
                 return 2
-            return 0 if np.array_equal(found, np.load(self.whole / "p.npy")) else 3
+            return 0 if np.array_equal(found, READERS[name](self.whole / "models" / name, x)) else 3
 
         status = ended(begin(compare, folder))
         if status not in (0, 2):
             raise Finding(f"{done}: status {status} " + (folder.parent / "here.stderr").read_text()[-600:])
         return "right" if status == 0 else "refused"
+
+    def features_kept(self, folder: Path, outside: Path, chance: random.Random) -> str:
+        """They are right whatever happens to those that were kept, or to the process that keeps them."""
+
+        def compare() -> int:
+            found = kept_features(folder / "kept")
+            return 0 if np.array_equal(found, np.load(self.whole / "features.npy")) else 3
+
+        done, limit, killed = "", None, 0
+        what = chance.choice(("damage", "kill", "full disk", "twins"))
+        if what == "damage":
+            shutil.copytree(self.whole / "kept", folder / "kept")
+            done = damage(folder / "kept", self.whole / "models", outside, chance)
+        if what == "full disk":
+            limit = chance.randrange(30_000)
+        far = everything(outside)
+        pids = [begin(compare, folder, limit=limit) for _ in range(2 if what == "twins" else 1)]
+        if what == "kill":
+            time.sleep(chance.uniform(0, 0.2))
+            os.kill(pids[0], signal.SIGKILL)
+            killed = KILLED
+        statuses = {ended(pid) for pid in pids}
+        statuses.add(ended(begin(compare, folder)))  # and once more, with what was kept
+        if not statuses <= {0, killed}:
+            said = (folder.parent / "here.stderr").read_text()[-600:]
+            raise Finding(f"{what} {done}: statuses {statuses} {said}")
+        if everything(outside) != far:
+            raise Finding(f"{what} {done}: another folder was changed")
+        return f"right, {what}"
+
+
+READERS = {
+    "network": lambda path, x: RobustClassifier.load(path).predict_proba(x),
+    "linear": lambda path, x: load_linear(path).predict_proba(x),
+    "ledger": lambda path, x: Ledger.load(path).quality(),
+}
+
+
+def kept_features(folder: Path) -> np.ndarray:
+    images = np.random.default_rng(0).integers(0, 256, (200, 3, 8, 8), dtype=np.uint8)
+    encoder = Encoder("sums", lambda x: x.reshape(len(x), -1)[:, :20] / np.float32(3), 8, identity="the same")
+    return encoded(images, encoder, of_arrays(encoder), batch_size=8, cache=folder)
 
 
 def write_table(path: Path, seed: int) -> None:
@@ -416,16 +475,25 @@ def write_table(path: Path, seed: int) -> None:
 
 
 def write_decisions(folder: Path) -> None:
-    suspects = read_cells(folder / "audit" / "suspects.csv", ("id", "given", "suggested"))
-    mark = audit_fingerprint(suspects, read_cells(folder / "audit" / "cleaned.csv", ("id", "label")))
-    words = [("keep", given) if n % 2 else ("drop", "") for n, (_, given, _) in enumerate(suspects)]
-    rows = [(name, given, *word, mark) for (name, given, _), word in zip(suspects, words, strict=True)]
-    (folder / "decisions.csv").write_text(as_csv([DECISION_COLUMNS, *rows]), encoding="utf-8")
+    audit = folder / "audit"
+    suspects = read_cells(audit / "suspects.csv", ("id", "given", "suggested"))
+    check, quality = (
+        read_cells(audit / name, columns) for name, columns in ((CHECK, CHECK_COLUMNS), (QUALITY, RANKED))
+    )
+    marks = audit_fingerprint(suspects, read_cells(audit / "cleaned.csv", ("id", "label")))
+    for name, rows, mark in (
+        ("decisions.csv", suspects, marks),
+        ("checked.csv", check, check_fingerprint(check, quality)),
+    ):
+        words = [("keep", given) if n % 2 else ("drop", "") for n, (_, given, *_) in enumerate(rows)]
+        decided = [(row[0], row[1], *word, mark) for row, word in zip(rows, words, strict=True)]
+        (folder / name).write_text(as_csv([DECISION_COLUMNS, *decided]), encoding="utf-8")
 
 
 def same_audit(reference: Path, found: Path, of: str) -> None:
     for path in (reference / of).iterdir():
-        if path.name not in ("summary.json", "corrected.csv") and not (found / of / path.name).is_file():
+        later = path.name in ("summary.json", "corrected.csv") or path.name.startswith("calibrat")
+        if not later and not (found / of / path.name).is_file():
             raise Finding(f"{path.name} is missing")
         same = path.name in ("suspects.csv", "cleaned.csv", "model.safetensors", "encoding.json")
         if same and path.read_bytes() != (found / of / path.name).read_bytes():
@@ -435,6 +503,12 @@ def same_audit(reference: Path, found: Path, of: str) -> None:
 def same_corrected(reference: Path, found: Path) -> None:
     if (found / "audit" / "corrected.csv").read_bytes() != (reference / "audit" / "corrected.csv").read_bytes():
         raise Finding("another corrected.csv")
+
+
+def same_calibration(reference: Path, found: Path) -> None:
+    for path in (reference / "audit").glob("calibrat*"):
+        if path.read_bytes() != (found / "audit" / path.name).read_bytes():
+            raise Finding(f"another {path.name}")
 
 
 def soak(minutes: float, seed: int, only: int | None = None, kind: str | None = None, most: int = 10**9) -> int:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.lib import format as npy_format
 
 from coteach.audit import arrays, encoding
-from coteach.audit.arrays import read_arrays
+from coteach.audit.arrays import read_arrays, read_embeddings
 from coteach.audit.encoding import features, read_encoding, write_encoding
 
 
@@ -236,3 +237,35 @@ def test_an_encoding_too_large_to_be_ours_is_not_read(tmp_path, monkeypatch):
     (tmp_path / "encoding.json").write_bytes(b" " * 101 + b'{"kind": "arrays"}')
     with pytest.raises(ValueError, match="more than 100 bytes"):
         read_encoding(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "write, said",
+    [
+        (lambda path: path.write_bytes(packed(np.eye(2))), "cannot be read"),
+        (lambda path: np.save(path, np.array([{}]), allow_pickle=True), "cannot be read"),
+        (lambda path: claimed(path, (10**30, 2)), "cannot be read"),
+        (lambda path: claimed(path, (10**13, 2)), "cannot be read"),
+        (lambda path: np.save(path, np.full((4, 2), 1e300)), "beyond float32"),
+        (lambda path: np.save(path, np.full((4, 2), np.nan)), "not finite"),
+    ],
+)
+def test_embeddings_that_cannot_be_used_are_one_sentence(write, said, tmp_path):
+    path = tmp_path / "e.npy"
+    write(path)
+    with pytest.raises(ValueError, match=said) as told:  # and no warning, which is an error here
+        read_embeddings(path)
+    assert "\n" not in str(told.value)
+
+
+def packed(x):
+    stream = io.BytesIO()
+    np.savez(stream, x=x)
+    return stream.getvalue()
+
+
+def claimed(path, shape):
+    """A file of a few bytes whose header says that it is large."""
+    with path.open("wb") as file:
+        npy_format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})
+        file.write(bytes(64))

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,69 @@ def test_decisions_that_do_not_fit_are_one_sentence_and_nothing_is_lost(change, 
     assert said in message
     assert message.count("\n") == 1
     assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+
+
+CHANGED = "the files there were changed since"
+
+
+def fourth(cell: str):
+    """A row with another fourth cell, which is a number."""
+    return lambda row: ",".join([*row.split(",")[:3], cell, *row.split(",")[4:]])
+
+
+@pytest.mark.parametrize(
+    "name, change, said",
+    [
+        ("quality.csv", fourth("0.5"), CHANGED),
+        ("quality.csv", fourth("nan"), CHANGED),
+        ("quality.csv", fourth("x"), "is damaged (could not convert string to float"),
+        ("check.csv", lambda row: row[:-1] + "99", CHANGED),
+        ("check.csv", fourth("7" * 30), CHANGED),
+    ],
+)
+def test_numbers_that_a_calibration_counts_with_are_those_of_the_audit(
+    name, change, said, audited, tmp_path, capsys
+):
+    out = shutil.copytree(audited[0], tmp_path / "out")
+    path = decide(out, audited[2], tmp_path / "d.csv")
+    lines = (out / name).read_text().splitlines()
+    (out / name).write_text("\n".join([lines[0], change(lines[1]), *lines[2:]]) + "\n")
+    refused_and_as_it_was(out, path, said, capsys)
+
+
+@pytest.mark.parametrize("name", ["calibration.json", "calibrated-suspects.csv", "calibrated-cleaned.csv"])
+@pytest.mark.parametrize("what", ["link", "folder"])
+def test_a_link_or_folder_in_the_place_of_one_file_leaves_all_as_they_were(name, what, audited, tmp_path, capsys):
+    out = shutil.copytree(audited[0], tmp_path / "out", ignore=shutil.ignore_patterns("calibrat*"))
+    path = decide(out, audited[2], tmp_path / "d.csv")
+    (tmp_path / "outside").write_text("kept")
+    (out / name).symlink_to("../outside") if what == "link" else (out / name).mkdir()
+    refused_and_as_it_was(out, path, f"{name} is a {what}", capsys)
+    assert (tmp_path / "outside").read_text() == "kept"
+
+
+def refused_and_as_it_was(out: Path, decisions: Path, said: str, capsys) -> None:
+    before = {p.name: p.read_bytes() if p.is_file() else "folder" for p in out.iterdir()}
+    with pytest.raises(SystemExit) as left:
+        main(["audit", "--calibrate", str(decisions), "--out", str(out)])
+    assert left.value.code == 2
+    (message,) = capsys.readouterr().err.splitlines()
+    assert said in message
+    assert {p.name: p.read_bytes() if p.is_file() else "folder" for p in out.iterdir()} == before
+
+
+def test_a_spreadsheet_may_write_the_numbers_in_other_words(audited, tmp_path):
+    out = shutil.copytree(audited[0], tmp_path / "out", ignore=shutil.ignore_patterns("calibrat*"))
+    path = decide(out, audited[2], tmp_path / "d.csv")
+    main(["audit", "--calibrate", str(path), "--out", str(out)])
+    found = (out / "calibration.json").read_bytes()
+    check = rows(out / "check.csv")
+    with (out / "check.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, CHECK_COLUMNS)
+        writer.writeheader()
+        writer.writerows(row | {"part": f"{row['part']}.0"} for row in check)
+    main(["audit", "--calibrate", str(path), "--out", str(out)])
+    assert (out / "calibration.json").read_bytes() == found
 
 
 def test_decisions_about_suspects_are_no_random_sample(audited, tmp_path, capsys):

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load, load_file, save, save_file
 
-from coteach import RobustClassifier
+from coteach import Ledger, RobustClassifier, Selection, SelectiveTrainingClassifier
 from coteach.noise import Noise, corrupt
 from coteach.report.read import read_run
 from coteach.runs import checkpoint
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run, run_together
+from coteach.selective.files import load_linear, save_linear
 from coteach.tensor_files import refuse_damaged, with_checksum
 from estimator_cases import quick, three_clouds
 from resume_cases import assert_same_folder, experiment, stopped
@@ -240,3 +241,35 @@ def test_noise_and_models_are_the_same_bytes_every_time(tmp_path):
         quick(epochs=1).fit(x, y).save(tmp_path / f"model-{n}")
     for name in ("noise", "model"):
         assert len({path.read_bytes() for path in tmp_path.glob(f"{name}-*")}) == 1
+
+
+def test_a_damaged_linear_model_or_ledger_is_refused(tmp_path):
+    x, y = three_clouds(30)
+    save_linear(SelectiveTrainingClassifier(noise_rate=0.1, folds=2, rounds=0).fit(x, y), tmp_path / "linear")
+    Ledger(5, ["cat", "dog"]).save(tmp_path / "ledger")
+    for name, load_again in (("linear", load_linear), ("ledger", Ledger.load)):
+        load_again(tmp_path / name)
+        content = (tmp_path / name).read_bytes()
+        for at in range(0, len(content), 5):
+            (tmp_path / name).write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+            with pytest.raises(ValueError, match="holds no linear model|was not written by Ledger.save"):
+                load_again(tmp_path / name)
+
+
+def test_a_selection_and_a_ledger_take_all_of_a_state_or_none():
+    before = Selection("coteaching", steps=10, ledger=Ledger(3))
+    state = before.get_extra_state() | {"step": torch.tensor(7)}
+    for broken in (
+        {name: value for name, value in state.items() if name != "ledger.noted_M"},
+        {name: value for name, value in state.items() if name != "given_M"},
+        state | {"ledger.labels_M": torch.zeros(4)},
+        state | {"ledger.noted_M": torch.zeros(4)},
+        state | {"noise_rate_": torch.zeros(2)},
+    ):
+        after = Selection("coteaching", steps=10, ledger=Ledger(3))
+        after.ledger.next_epoch()
+        with pytest.raises((KeyError, ValueError, RuntimeError)):
+            after.set_extra_state(broken)
+        assert (after.step, after.ledger.epoch) == (0, 2)
+    after.set_extra_state(state)
+    assert (after.step, after.ledger.epoch) == (7, 1)

@@ -1,5 +1,7 @@
 """Features of frozen networks: the offline encoders against known numbers, the cache, and one clear sentence."""
 
+import os
+
 import numpy as np
 import pytest
 import tokenizers
@@ -10,11 +12,19 @@ from safetensors.torch import save_file as save_tensors
 from torch import nn
 
 import coteach
-from coteach.audit.features import BATCH_OF_SAMPLES
+from coteach.audit.features import BATCH_OF_SAMPLES, encoded, of_arrays
 from coteach.encoders import named
 from coteach.encoders.efficientnet import EfficientNetLite0
-from coteach.encoders.named import chosen_for_images, chosen_for_texts, image_encoder, text_encoder
+from coteach.encoders.named import (
+    Encoder,
+    chosen_for_images,
+    chosen_for_texts,
+    hash_of_network,
+    image_encoder,
+    text_encoder,
+)
 from coteach.encoders.stored import stored_tensors
+from permissions import needs_users, ordinary_user, public_folder
 
 TEXTS = ["the cat sat on the mat", "", "stock markets fell sharply", "the cat sat on the mat"]
 
@@ -90,65 +100,136 @@ def test_any_module_or_callable_makes_features():
 # ---- the cache --------------------------------------------------------------------------------------------------
 
 
-class Counting(nn.Module):
-    """Features, and how many samples were seen."""
+class Counting:
+    """An encoder of one name and identity, which counts the samples it has seen."""
 
     def __init__(self, weight: float = 1.0):
-        super().__init__()
-        self.weight, self.seen = nn.Parameter(torch.tensor(weight)), 0
+        self.weight, self.seen = weight, 0
 
-    def forward(self, x):
+    def apply(self, x):
         self.seen += len(x)
-        return x.flatten(1)[:, :4] * self.weight
+        return x.reshape(len(x), -1)[:, :4] * np.float32(self.weight)
+
+    def __call__(self, images, cache):
+        encoder = Encoder("counting", self.apply, 8, identity=f"weight {self.weight}")
+        return encoded(images, encoder, of_arrays(encoder), cache=cache)
 
 
 def test_what_was_computed_is_found_again_by_its_content(tmp_path):
     images, first, second, other = pictures(5, 8), Counting(), Counting(), Counting(2.0)
-    x = coteach.encode(images, first, size=8, cache=tmp_path / "kept")
-    again = coteach.encode(images[[3, 1, 1]], second, size=8, cache=tmp_path / "kept")
-    np.testing.assert_array_equal(again, x[[3, 1, 1]])
+    x = first(images, tmp_path / "kept")
+    np.testing.assert_array_equal(second(images[[3, 1, 1]], tmp_path / "kept"), x[[3, 1, 1]])
     assert (first.seen, second.seen) == (5, 0)
     more = np.concatenate([images, 255 - images[:1]])
-    coteach.encode(more, second, size=8, cache=tmp_path / "kept")
+    second(more, tmp_path / "kept")
     assert second.seen == 1  # the new one alone
-    np.testing.assert_array_equal(coteach.encode(images, other, size=8, cache=tmp_path / "kept"), 2 * x)
+    np.testing.assert_array_equal(other(images, tmp_path / "kept"), 2 * x)
     assert other.seen == 5  # other weights are another encoder
     assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
-@pytest.mark.parametrize("damage", [b"", b"no tensors", "cut", "nan", "rows"])
-def test_a_damaged_cache_is_made_anew(tmp_path, damage):
-    images, folder = pictures(2, 8), tmp_path / "kept"
-    x = coteach.encode(images, Counting(), size=8, cache=folder)
-    (path,) = folder.iterdir()
+def convolving(activation: type[nn.Module]) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 2, 8), activation(), nn.Flatten())
+
+
+def test_another_network_with_the_same_weights_does_not_get_its_features(tmp_path):
+    """Names and weights of these two are the same; nothing is kept of a module of one's own."""
+    x, other = (coteach.encode(pictures(2, 8), convolving(a), size=8, cache=tmp_path) for a in (nn.ReLU, nn.Tanh))
+    assert not np.array_equal(x, other)
+    assert hash_of_network(convolving(nn.ReLU)) != hash_of_network(convolving(nn.Tanh))
+
+
+def test_a_module_of_the_user_stays_as_it_is():
+    module = convolving(nn.ReLU).train()
+    coteach.encode(pictures(2, 8), module, size=8)
+    assert all(part.training for part in module.modules())
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1  # of a feature, which stays a finite number
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "no tensors": lambda path: path.write_bytes(b"no tensors"),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-3]),
+    "bit": flip_a_bit,
+    "nan": lambda path: resave(path, lambda x: x * np.float32("nan")),
+    "rows": lambda path: resave(path, lambda x: x[:1]),
+}
+
+
+def resave(path, change):
     arrays = load_file(path)
-    if damage == "cut":
-        path.write_bytes(path.read_bytes()[:-3])
-    elif damage == "nan":
-        save_file({**arrays, "features": arrays["features"] * np.float32("nan")}, path)
-    elif damage == "rows":
-        save_file({**arrays, "features": arrays["features"][:1]}, path)
+    save_file({**arrays, "features": change(arrays["features"])}, path)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_cache_is_made_anew(tmp_path, damage):
+    images, folder, again = pictures(2, 8), tmp_path / "kept", Counting()
+    x = Counting()(images, folder)
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    DAMAGES[damage](path)
+    np.testing.assert_array_equal(again(images, folder), x)
+    assert again.seen == 2
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("what", ["file", "dangling", "folder", "pipe", "folder is a link", "folder is a file"])
+def test_features_are_neither_read_nor_kept_through_a_link(tmp_path, what):
+    """The work goes on, a note says so, and what the link leads to is as it was."""
+    images, folder, again = pictures(2, 8), tmp_path / "kept", Counting()
+    x = Counting()(images, folder)
+    (path,) = folder.iterdir()
+    outside = tmp_path / "outside"
+    if what.startswith("folder is"):
+        folder.rename(outside)
+        folder.symlink_to(outside) if what == "folder is a link" else folder.write_text("a file")
     else:
-        path.write_bytes(damage)
-    encoder = Counting()
-    np.testing.assert_array_equal(coteach.encode(images, encoder, size=8, cache=folder), x)
-    assert encoder.seen == 2
+        path.rename(outside)
+        make = {"file": lambda: path.symlink_to(outside), "folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}
+        make.get(what, lambda: path.symlink_to(tmp_path / "nowhere"))()
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    with pytest.warns(UserWarning, match="features are not kept for the next time"):
+        np.testing.assert_array_equal(again(images, folder), x)
+    assert again.seen == 2
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+@needs_users
+def test_a_place_that_may_not_be_written_is_told_and_an_image_that_may_not_be_read_is_named():
+    with public_folder() as folder:
+        (folder / "data").mkdir(mode=0o755)
+        Image.fromarray(pictures()[0].transpose(1, 2, 0)).save(folder / "1.png")
+        (folder / "data").chmod(0o555)
+        (folder / "1.png").chmod(0o000)
+        with ordinary_user():
+            with pytest.warns(UserWarning, match="features are not kept for the next time: .*Permission denied$"):
+                Counting()(pictures(2, 8), folder / "data" / "kept")
+            with pytest.raises(ValueError, match=r"1\.png cannot be used: cannot be opened: Permission denied"):
+                coteach.encode([folder / "1.png"], sums)
 
 
 def test_what_was_made_before_a_failure_is_kept(tmp_path):
     n = BATCH_OF_SAMPLES + 1
 
     class Failing(Counting):
-        def forward(self, x):
-            if self.seen and self.training is False and not getattr(self, "sound", False):
+        sound = False
+
+        def apply(self, x):
+            if self.seen and not self.sound:
                 raise KeyboardInterrupt
-            return super().forward(x)
+            return super().apply(x)
 
     encoder, images = Failing(), pictures(n, 8)
     with pytest.raises(KeyboardInterrupt):
-        coteach.encode(images, encoder, size=8, cache=tmp_path)
+        encoder(images, tmp_path)
     encoder.sound = True
-    coteach.encode(images, encoder, size=8, cache=tmp_path)
+    encoder(images, tmp_path)
     assert encoder.seen == n
 
 

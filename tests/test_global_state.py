@@ -3,6 +3,7 @@
 import csv
 import os
 import signal
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +14,11 @@ import pytest
 import torch
 from torch import nn
 
-from coteach import RobustClassifier
+from coteach import Ledger, Pair, RobustClassifier, Selection, SelectiveTrainingClassifier, encode
 from coteach.audit.tables import read_csv
-from coteach.engine.isolation import generators_restored, one_at_a_time
 from coteach.engine.setup import Setup
 from coteach.files import npy_header
+from coteach.isolation import generators_restored, one_at_a_time
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run
 from estimator_cases import Dropping, quick, three_clouds
@@ -32,8 +33,13 @@ def convolving(n_classes):
     return nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(108, n_classes))
 
 
+def means(x):
+    return x.mean((2, 3))
+
+
 def process_state() -> dict:
     return {
+        "paths": list(sys.path),
         "torch's generator": torch.get_rng_state().tolist(),
         "NumPy's generator": np.random.get_state()[1].tolist(),
         "threads": torch.get_num_threads(),
@@ -50,7 +56,25 @@ def process_state() -> dict:
     }
 
 
+def own_loop() -> np.ndarray:
+    """A pair, a selection and a ledger."""
+    pair = Pair(lambda: nn.Sequential(nn.Linear(X.shape[1], 8), nn.ReLU(), nn.Linear(8, 3)))
+    selection = Selection("coteaching", steps=3, ledger=Ledger(len(X)))
+    for _ in range(3):
+        selection(pair(torch.tensor(X).float()), torch.tensor(Y), range(len(X))).backward()
+        selection.next_epoch()
+    return selection.ledger.quality()
+
+
+def linear_rounds() -> np.ndarray:
+    return SelectiveTrainingClassifier(random_state=0).fit(X, Y).predict_proba(X)
+
+
 CALLS = {
+    "rounds": linear_rounds,
+    "loop": own_loop,
+    "encoder": lambda: encode((IMAGES[:2, None] * 255).astype(np.uint8), "efficientnet-lite0", size=32),
+    "code of one's own": lambda: encode(IMAGES[:2, None], "test_global_state:means"),
     "mlp": lambda: quick().fit(X, Y).networks_proba(X),
     "estimating": lambda: quick(noise_rate="auto").fit(X, Y).networks_proba(X),
     "dropout": lambda: quick(module=Dropping).fit(X, Y).networks_proba(X),
@@ -60,11 +84,26 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_fits_in_threads_are_those_of_one_thread(name):
-    alone, before = CALLS[name](), process_state()
+    before = process_state()
+    alone = CALLS[name]()
+    assert process_state() == before
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda _: CALLS[name](), range(6)))
     assert all(np.array_equal(one, alone) for one in together)
     assert process_state() == before
+
+
+@pytest.mark.slow
+def test_an_export_to_onnx_leaves_everything(tmp_path, monkeypatch):
+    """torch.export sets a variable."""
+    pytest.importorskip("onnxscript")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    model = quick(epochs=1).fit(X, Y)
+    before = process_state()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda n: model.export_onnx(tmp_path / f"{n}.onnx"), range(2)))
+    assert process_state() == before
+    assert (tmp_path / "0.onnx").read_bytes() == (tmp_path / "1.onnx").read_bytes()
 
 
 def test_networks_made_and_read_in_threads_leave_the_generator(tmp_path):

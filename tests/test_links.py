@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from coteach import Ledger, Pair
 from coteach.audit.decisions import DECISION_COLUMNS, audit_fingerprint, read_cells
 from coteach.cli import main
 from coteach.cli.audit import claimed_folder
@@ -182,6 +184,26 @@ def test_a_classifier_is_not_saved_through_a_link(outside, tmp_path):
     (tmp_path / "model").symlink_to(outside)
     with pytest.raises(ValueError, match="is a link"):
         quick(epochs=1).fit(*three_clouds(30)).save(tmp_path / "model")
+    assert outside.read_text() == KEPT * 100
+
+
+def test_an_export_and_a_ledger_are_refused_before_the_work(outside, tmp_path, monkeypatch):
+    model, pair, ledger = quick(epochs=1).fit(*three_clouds(30)), Pair(lambda: torch.nn.Linear(4, 2)), Ledger(2)
+    monkeypatch.setattr("coteach.loops.onnx_file.find_spec", lambda name: name)
+    monkeypatch.setattr("torch.onnx.export", None)
+    (tmp_path / "link").symlink_to(outside)
+    for place, said in (("link", "is a link"), (".", "is a folder"), ("no/such", "there is no folder")):
+        for write in (model.export_onnx, lambda path: pair.export_onnx(path, torch.zeros(3, 4)), ledger.save):
+            with pytest.raises(ValueError, match=said):
+                write(tmp_path / place)
+    assert outside.read_text() == KEPT * 100
+
+
+def test_a_lock_is_not_taken_through_a_link(outside, tmp_path):
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / ".lock").symlink_to(outside)
+    with pytest.raises(ValueError, match=r"\.lock is a link"), claimed_folder(tmp_path / "audit"):
+        pass
     assert outside.read_text() == KEPT * 100
 
 

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import torch
 
+from coteach import SelectiveTrainingClassifier
 from coteach.noise import corrupt
 from coteach.runs import checkpoint
 from coteach.runs.experiment import Experiment
@@ -51,6 +52,20 @@ def test_dates_are_told_by_their_column(dates):
     for table in (TABLE.assign(when=dates), pd.DataFrame({"when": dates})):
         with pytest.raises(ValueError, match="column 'when' of X is of dates or times: make numbers of it"):
             quick(epochs=1).fit(table, Y)
+        with pytest.raises(ValueError, match="column 'when' of X is of dates or times: make numbers of it"):
+            SelectiveTrainingClassifier().fit(table, Y)
+
+
+@pytest.mark.parametrize("kind", [quick, SelectiveTrainingClassifier])
+def test_labels_of_several_kinds_are_one_sentence(kind):
+    with pytest.raises(ValueError, match="labels are words and numbers side by side"):
+        kind().fit(X, np.array(["a", *Y[1:]], dtype=object))
+
+
+def test_a_seed_that_no_generator_takes_is_one_sentence():
+    for seed in (2**63, -(2**63)):
+        with pytest.raises(ValueError, match=r"give numbers below 2\*\*63"):
+            Experiment(seeds=(seed,)).check()
 
 
 def test_masks_are_not_dropped():

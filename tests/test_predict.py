@@ -10,8 +10,11 @@ from sklearn.datasets import load_digits
 
 from coteach import RobustClassifier
 from coteach.audit.encoding import features
+from coteach.audit.predict import images_in
 from coteach.cli import main
+from coteach.selective.files import load_linear
 from estimator_cases import quick, three_clouds
+from permissions import needs_users, ordinary_user, public_folder
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -108,3 +111,63 @@ def test_the_folder_of_an_audit_labels_tables_and_images(tmp_path, capsys):
     assert rows[-1]["file"].endswith("1.png")
     assert {row["predicted"] for row in rows} <= {"0", "1"}
     assert "there is no nowhere: give images, or folders of them." in refused(capsys, tmp_path / "b", "nowhere")
+
+
+@pytest.fixture
+def linear(tmp_path, capsys):
+    """The folder of an audit with linear models."""
+    x, y = three_clouds()
+    np.savez(tmp_path / "d.npz", x=x, y=np.array(["ash", "birch", "cedar"])[y])
+    words = ["--npz", tmp_path / "d.npz", "--learner", "linear", "--noise-rate", "0.1", "--out", tmp_path / "a"]
+    main(["audit", *map(str, words)])
+    capsys.readouterr()
+    np.savez(tmp_path / "new.npz", x=x[:7])
+    return tmp_path / "a", x
+
+
+def test_the_linear_model_of_an_audit_labels_new_data(linear, tmp_path, capsys):
+    folder, x = linear
+    main(["predict", str(folder), str(tmp_path / "new.npz")])
+    rows = rows_of(capsys.readouterr().out)
+    assert [row["predicted"] for row in rows] == load_linear(folder / "model.safetensors").predict(x[:7]).tolist()
+    for new, said in ((x[:7, :1], "samples have shape (1,)"), (x[:7] * np.nan, "sample 0 has a feature")):
+        np.savez(tmp_path / "new.npz", x=new)
+        assert said in refused(capsys, folder, tmp_path / "new.npz")
+
+
+def test_the_folder_of_an_audit_without_its_encoding_is_refused(linear, tmp_path, capsys):
+    """What is in its place does not matter: the numbers of a table would be taken for those of the networks."""
+    folder, _ = linear
+    place = folder / "encoding.json"
+    for make in (place.unlink, lambda: place.symlink_to("nowhere"), lambda: place.unlink() or place.mkdir()):
+        make()
+        assert "holds no encoding.json" in refused(capsys, folder, tmp_path / "new.npz")
+
+
+def test_labels_are_not_printed_as_numbers_of_their_characters(tmp_path, monkeypatch, capsys):
+    x, y = three_clouds(30)
+    quick(epochs=1).fit(x, np.array(["→", "é", "c"])[y]).save(tmp_path / "m")
+    np.savez(tmp_path / "new.npz", x=x[:7])
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "cp1252", write_through=True))
+    line = refused(capsys, tmp_path / "m", tmp_path / "new.npz").splitlines()[-1]
+    assert line == "coteach: the output takes cp1252, which lacks \\u2192: give --out a name."
+    assert not written.getvalue()
+
+
+def test_nothing_is_written_through_a_link(saved, tmp_path, capsys):
+    (tmp_path / "link").symlink_to("outside")
+    words = [tmp_path / "model.safetensors", tmp_path / "new.npz", "--out", tmp_path / "link"]
+    assert "link is a link, where a file is to be" in refused(capsys, *words)
+    assert not (tmp_path / "outside").exists()
+
+
+@needs_users
+def test_a_folder_that_may_not_be_read_is_told():
+    with public_folder() as folder:
+        for name in ("open", "closed"):
+            (folder / name).mkdir()
+            (folder / name / "1.png").write_text("")
+        (folder / "closed").chmod(0o000)
+        with ordinary_user(), pytest.warns(UserWarning, match="closed was left out: .*Permission denied"):
+            assert images_in(folder) == [folder / "open" / "1.png"]

@@ -65,6 +65,15 @@ def refuse_other_than_file(path: Path) -> None:
         raise ValueError(f"{path} is {kind}, where a file is to be: remove it, or choose another place.")
 
 
+def refuse_place(path: Path, usual_name: str) -> None:
+    """Raise a ValueError where no file can be written, before the work that is to be written there."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give a file in it, such as {path / usual_name}.")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent}: make it first, or save elsewhere.")
+    refuse_other_than_file(path)
+
+
 def regular_file(path: Path) -> Path:
     if not path.is_file():  # a pipe would be waited for
         raise OSError(f"{path} is no regular file")

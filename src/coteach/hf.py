@@ -217,7 +217,7 @@ class CoteachCallback(TrainerCallback):
         self.ledger = Ledger(samples, self.classes or class_names(dataset), repeats=args.world_size > 1)
         self.selection = Selection(**self.settings, steps=state.max_steps, ledger=self.ledger)
         if state.global_step:
-            self._go_on(checkpoint_file(args, state))
+            self._go_on(checkpoint_file(args, state), state.global_step)
         self._take_over_clipping(args, model)
 
     def on_epoch_begin(
@@ -249,7 +249,7 @@ class CoteachCallback(TrainerCallback):
     ) -> None:
         path = checkpoint_file(args, state)
         if self.selection is not None and path.parent.is_dir():
-            write_atomically(path, tensors_as_bytes({"kind": "selection"}, self.selection.get_extra_state()))
+            write_atomically(path, tensors_as_bytes({"step": state.global_step}, self.selection.get_extra_state()))
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -288,9 +288,11 @@ class CoteachCallback(TrainerCallback):
             return
         self.max_norm, args.max_grad_norm = args.max_grad_norm, 0.0
 
-    def _go_on(self, path: Path) -> None:
+    def _go_on(self, path: Path, step: int) -> None:
         assert self.selection is not None
-        _, tensors = read_tensors(path, NO_CHECKPOINT)
+        facts, tensors = read_tensors(path, NO_CHECKPOINT)
+        if facts.get("step") != step:
+            raise ValueError(f"{path} is of step {facts.get('step')}, not {step}: put the one of this step there.")
         self.selection.set_extra_state(tensors)
 
 

@@ -2,10 +2,11 @@
 
 import csv
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _turn = threading.RLock()  # held for moments only, and never while another lock is waited for
 
@@ -40,3 +41,17 @@ def variables_restored(*names: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def modules_from_here() -> Iterator[None]:
+    """Modules of the folder one is in are found inside the block, as `python -m` finds them."""
+    if "" in sys.path:
+        yield
+        return
+    sys.path.insert(0, "")
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove("")

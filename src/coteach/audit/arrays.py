@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.lib import format as npy_format
 
 from coteach.audit.samples import LabelledSamples, Skipped, readable, shown
 from coteach.checks import one_line
 
 # What NumPy and zipfile raise for damaged, encrypted, foreign or absurdly large files.
 UNREADABLE = (
-    OSError, ValueError, EOFError, TypeError, AttributeError, KeyError, RuntimeError, MemoryError,
+    OSError, ValueError, EOFError, TypeError, AttributeError, KeyError, RuntimeError, MemoryError, OverflowError,
     zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
 CHUNK = 1024  # samples that are looked at together
@@ -154,19 +155,24 @@ def read_embeddings(path: Path) -> Embeddings:
     x = arrays["x"]
     if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "iuf":
         raise ValueError(f"x in {path} has shape {x.shape} and type {x.dtype}: give numbers (samples, features).")
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32)
     if not np.isfinite(x).all():
-        raise ValueError(f"x in {path} has numbers that are not finite: leave these rows out, and give ids.")
+        raise ValueError(
+            f"x in {path} has numbers that are not finite, or beyond float32: leave these rows out, and give ids."
+        )
     ids = texts_of(arrays["ids"]) if "ids" in arrays else None
     if ids is not None and len(ids) != len(x):
         raise ValueError(f"{path} has {len(ids):,} ids and {len(x):,} rows: give one for each.")
-    return Embeddings(path, x.astype(np.float32), ids)
+    return Embeddings(path, x, ids)
 
 
 def load_npy(path: Path) -> np.ndarray:
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a file: give one that np.save wrote.")
     try:
-        return np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            return npy_format.read_array(file, allow_pickle=False)
     except UNREADABLE as error:
         raise ValueError(
             f"{path} cannot be read ({one_line(error)[:200]}): write plain numbers with np.save(path, features)."

@@ -3,6 +3,7 @@
 H strata.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,12 +14,12 @@ import numpy as np
 
 from coteach.audit.decisions import (
     DECISION_COLUMNS,
-    audit_fingerprint,
+    Row,
     check_decisions,
     read_cells,
     review_fingerprint,
 )
-from coteach.files import as_csv, write_atomically
+from coteach.files import as_csv, refuse_other_than_file, write_atomically
 from coteach.labels.checked import (
     LEVEL,
     Checked,
@@ -78,6 +79,15 @@ def check_rows(drawn: Drawn, ids: list[str], given: np.ndarray, suggested: np.nd
         yield [ids[i], given[k], suggested[k], h, drawn.size_H[h]]
 
 
+def check_fingerprint(check: Iterable[Row], quality: Iterable[Row]) -> str:
+    """Of all that a calibration counts with, however a spreadsheet writes its numbers."""
+    facts = (
+        [(*map(str, row[:3]), *(float(number) for number in row[3:5])) for row in check],
+        [(*map(str, row[:3]), round(float(row[3]), 6)) for row in quality],
+    )
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
 def calibrate_audit(path: Path, folder: Path) -> Calibration:
     """Write calibration.json, and suspects and cleaned labels by its cut, into the audit's folder."""
     for name in (CHECK, QUALITY):
@@ -92,12 +102,18 @@ def calibrate_audit(path: Path, folder: Path) -> Calibration:
             f"{path} has decisions about suspects, which are no random sample: export those of {CHECK_PAGE}."
         )
     classes = {label for _, label, *_ in quality}
-    check_decisions(
-        decisions, path, folder, audit_fingerprint(check, quality), given, classes, "part of the check"
-    )
+    try:
+        fingerprint = check_fingerprint(check, quality)
+    except ValueError as error:
+        raise ValueError(
+            f"{CHECK} or {QUALITY} in {folder} is damaged ({error}): audit the data again."
+        ) from error
+    check_decisions(decisions, path, folder, fingerprint, given, classes, "part of the check")
     found = what_was_found(check, {name: word for name, _, word, *_ in decisions}, path)
     calibration = calibration_of(found, len(check) - len(decisions))
     suspects, cleaned = calibrated_rows(quality, decisions, calibration, chances_by_rank(found))
+    for name in (CALIBRATED_SUSPECTS, CALIBRATED_CLEANED, CALIBRATION):
+        refuse_other_than_file(folder / name)  # before the first is written
     try:
         write_atomically(folder / CALIBRATED_SUSPECTS, as_csv(suspects))
         write_atomically(folder / CALIBRATED_CLEANED, as_csv(cleaned))
@@ -109,12 +125,12 @@ def calibrate_audit(path: Path, folder: Path) -> Calibration:
 
 def what_was_found(check: list[tuple[str, ...]], word_of: dict[str, str], path: Path) -> Checked:
     """For each part: its samples, how many were decided about, and how many of these are wrong."""
-    parts = sorted({int(part) for *_, part, _ in check})
-    size_of = {int(part): int(size) for *_, part, size in check}
+    parts = sorted({int(float(part)) for *_, part, _ in check})
+    size_of = {int(float(part)): int(float(size)) for *_, part, size in check}
     seen, wrong = np.zeros(len(parts), int), np.zeros(len(parts), int)
     for name, *_, part, _ in check:
-        seen[int(part)] += name in word_of
-        wrong[int(part)] += word_of.get(name, "keep") != "keep"
+        seen[int(float(part))] += name in word_of
+        wrong[int(float(part))] += word_of.get(name, "keep") != "keep"
     if not seen.all():
         left = len(check) - len(word_of)
         raise ValueError(
@@ -159,7 +175,7 @@ def calibrated_rows(
     suspects: list[list[Any]] = [["id", "given", "suggested", "quality", "chance_wrong"]]
     for rank, i in enumerate(order[: calibration.cut]):
         if quality[i][0] not in decided:
-            suspects.append([*quality[i], f"{chance_M[rank]:.3f}"])
+            suspects.append([*quality[i][:3], f"{float(quality[i][3]):.6f}", f"{chance_M[rank]:.3f}"])
     cleaned: list[list[Any]] = [["id", "label"]]
     for i, (name, label, *_) in enumerate(quality):
         if name in label_of or (i not in doubted and name not in decided):

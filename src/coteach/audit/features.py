@@ -95,10 +95,12 @@ def encode(
         return encoded(samples, made, of_texts(), batch_size, cache, progress)
     if is_list_of(Path, samples):
         best = named_or_best(
-            encoder, lambda: chosen_for_images([read_named(p, LOOKED_SIDE) for p in some_of(samples)])
+            encoder, lambda: chosen_for_images([naming(read_image)(p, LOOKED_SIDE) for p in some_of(samples)])
         )
         made = image_encoder(best, size, chosen_device(device))
-        return encoded(samples, made, of_files(made, read_named), batch_size, cache, progress)
+        plain = of_files(made)
+        reader = SampleReader(naming(plain.content), naming(plain.read), plain.together)
+        return encoded(samples, made, reader, batch_size, cache, progress)
     pictures = as_images(samples)
     best = named_or_best(encoder, lambda: chosen_for_images(some_of(pictures)))
     made = image_encoder(best, size, chosen_device(device))
@@ -199,8 +201,8 @@ def of_texts() -> SampleReader:
     return SampleReader(lambda text: text.encode("utf-8", "surrogatepass"), lambda text: text, list)
 
 
-def of_files(encoder: Encoder, read: Callable[[Path, int], np.ndarray] = read_image) -> SampleReader:
-    return SampleReader(bytes_of_file, lambda path: read(path, encoder.size or IMAGE_SIDE), in_colour)
+def of_files(encoder: Encoder) -> SampleReader:
+    return SampleReader(bytes_of_file, lambda path: read_image(path, encoder.size or IMAGE_SIDE), in_colour)
 
 
 def of_arrays(encoder: Encoder) -> SampleReader:
@@ -219,12 +221,16 @@ def bytes_of_file(path: Path) -> bytes:
         raise ValueError(f"cannot be opened: {error.strerror}") from error
 
 
-def read_named(path: Path, size: int) -> np.ndarray:
-    """An image; a ValueError names its file."""
-    try:
-        return read_image(path, size)
-    except ValueError as reason:
-        raise ValueError(f"{path} cannot be used: {reason}.") from reason
+def naming(use: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a path, which is then named in its ValueError."""
+
+    def named(path: Path, *more: Any) -> Any:
+        try:
+            return use(path, *more)
+        except ValueError as reason:
+            raise ValueError(f"{path} cannot be used: {reason}.") from reason
+
+    return named
 
 
 def in_colour(images: Iterable[np.ndarray]) -> np.ndarray:

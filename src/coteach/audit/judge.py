@@ -4,7 +4,6 @@ N networks, M samples, S suspects, C classes, B samples of a batch.
 """
 
 import importlib
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,8 +23,8 @@ from coteach.classifier import RobustClassifier
 from coteach.classifier.inputs import channels_first
 from coteach.classifier.modules import checked_network, chosen_module
 from coteach.classifier.options import check_arguments, is_modern, plan_of
-from coteach.engine.isolation import generators_restored
 from coteach.engine.setup import chosen_device
+from coteach.isolation import generators_restored
 from coteach.labels.folds import FOLDS, epochs_to_estimate
 from coteach.labels.ledger import Suspects
 from coteach.labels.readings import is_wide
@@ -33,6 +32,7 @@ from coteach.methods import METHODS
 from coteach.modern import MODERN_NETWORK
 from coteach.networks import NETWORKS
 from coteach.selective import SelectiveTrainingClassifier
+from coteach.turns import modules_from_here
 
 Learner = RobustClassifier | SelectiveTrainingClassifier
 HIGH_NOISE_RATE = 0.3  # share of wrong labels that is doubtful in itself
@@ -134,10 +134,9 @@ def module_named(name: str | None) -> str | Callable[..., Any] | None:
         raise ValueError(
             f"--module is {name}: give one of {', '.join(NETWORKS)}, or package.module:factory for your own."
         )
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # the folder the command is given in, as `python -m` has it
     try:
-        found = getattr(importlib.import_module(where), what)
+        with modules_from_here():
+            found = getattr(importlib.import_module(where), what)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             f"{name} cannot be imported ({error}): check its name, or the folder you are in."

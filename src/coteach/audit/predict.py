@@ -1,5 +1,6 @@
 """New data through a saved classifier: of `coteach audit`, or of `RobustClassifier.save`. M samples, C classes."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,29 +9,39 @@ import numpy as np
 
 from coteach.audit.arrays import load_arrays
 from coteach.audit.encoding import ENCODING_FILE, features, read_encoding
+from coteach.audit.images import files_below
 from coteach.audit.judge import module_named
+from coteach.audit.samples import Skipped
 from coteach.audit.tables import TableEncoder
 from coteach.classifier import RobustClassifier
 from coteach.classifier.files import USUAL_NAME
+from coteach.selective.files import SavedLinearModel, is_linear, load_linear
 
 READ_TOGETHER = 256  # images
 
 
-def load_model(model: Path, module: str | None, device: str) -> tuple[RobustClassifier, Path | None]:
+Model = RobustClassifier | SavedLinearModel
+
+
+def load_model(model: Path, module: str | None, device: str) -> tuple[Model, Path | None]:
     """The classifier, and the folder that tells how its data became numbers, if there is one."""
     path = model / USUAL_NAME if model.is_dir() else model
     if model.is_dir() and not path.is_file():
         raise ValueError(f"{model} holds no {USUAL_NAME}: give the folder of an audit, or a model file.")
+    beside = path.parent / ENCODING_FILE
+    folder = path.parent if model.is_dir() or beside.is_symlink() or beside.exists() else None
+    if is_linear(path):
+        return load_linear(path), folder
     classifier = RobustClassifier.load(path, module=module_named(module))
     classifier.set_params(device=device)
-    return classifier, path.parent if (path.parent / ENCODING_FILE).is_file() else None
+    return classifier, folder
 
 
-def header(classifier: RobustClassifier) -> list[str]:
+def header(classifier: Model) -> list[str]:
     return ["file", "row", "predicted", "probability", *(f"p_{c}" for c in classifier.classes_)]
 
 
-def predicted_rows(classifier: RobustClassifier, places: Sequence[list], x: np.ndarray) -> Iterator[list[Any]]:
+def predicted_rows(classifier: Model, places: Sequence[list], x: np.ndarray) -> Iterator[list[Any]]:
     """Where a sample lies, the likeliest class and its probability, then that of every class."""
     for place, p_C in zip(places, classifier.predict_proba(x), strict=True):
         best = int(p_C.argmax())
@@ -59,5 +70,8 @@ def images_in(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise ValueError(f"there is no {path}: give images, or folders of them.")
-    below = (file for file in path.rglob("*") if file.is_file())
-    return sorted(file for file in below if not any(part.startswith(".") for part in file.relative_to(path).parts))
+    skipped: list[Skipped] = []
+    found = sorted(files_below(path, path, skipped))
+    for one in skipped:
+        warnings.warn(f"{path / one.where} was left out: {one.why}", stacklevel=2)
+    return found

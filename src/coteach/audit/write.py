@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 
 import coteach
-from coteach.audit.check import CHECK, CHECK_PAGE, QUALITY, check_rows
+from coteach.audit.check import CHECK, CHECK_PAGE, QUALITY, check_fingerprint, check_rows
 from coteach.audit.decisions import audit_fingerprint
 from coteach.audit.encoding import write_encoding
 from coteach.audit.judge import Findings, probabilities_of_both_labels
@@ -127,7 +127,7 @@ def write_check(findings: Findings, folder: Path, n: int, quality: list[list[Any
     rows = list(check_rows(drawn, findings.samples.ids, listed.given, listed.suggested))
     p_given, p_suggested = probabilities_of_both_labels(classifier, findings.samples, listed)
     shown = replace(findings, suspects=listed, given_NS=p_given, suggested_NS=p_suggested, reasons=[])
-    fingerprint = audit_fingerprint(rows[1:], quality[1:])
+    fingerprint = check_fingerprint(rows[1:], quality[1:])
     write_atomically(folder / CHECK, as_csv(rows))
     write_atomically(folder / CHECK_PAGE, review_page(shown, folder, fingerprint, to_check=True))
 

@@ -642,7 +642,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         ValueError: there is no folder no/such: make it first, or save elsewhere.
         """
         check_is_fitted(self, "networks_")
-        files.refuse_place(Path(path))
         view = half_views if METHODS[self.method_].views else same_view
         logits = Viewed(self.networks_, Rescaled(self.mean_, self.scale_), view)
         write_onnx(Ensemble(logits), [torch.zeros(EXAMPLES_NEEDED, *self.sample_shape_)], path)

@@ -11,8 +11,8 @@ from torch import Tensor
 from coteach.checks import plain_number
 from coteach.classifier.modules import build_network, checked_network, fed_with, papers_network
 from coteach.data.dicts import Entries
-from coteach.engine.isolation import generators_restored
-from coteach.files import write_atomically
+from coteach.files import refuse_place, write_atomically
+from coteach.isolation import generators_restored
 from coteach.labels.estimate import NoiseEstimate
 from coteach.methods import METHODS
 from coteach.networks.models import take_weights, weights_of
@@ -60,16 +60,8 @@ def save_classifier(clf: "RobustClassifier", path: str | Path) -> None:
         content = tensors_as_bytes(facts, tensors | weights_of(clf.networks_))
     except TypeError as error:
         raise ValueError(f"the classifier cannot be written as JSON ({error}): use plain values.") from error
-    refuse_place(Path(path))
+    refuse_place(Path(path), USUAL_NAME)
     write_atomically(Path(path), content)
-
-
-def refuse_place(path: Path) -> None:
-    """Where no file can be written."""
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: give a file in it, such as {path / USUAL_NAME}.")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent}: make it first, or save elsewhere.")
 
 
 def load_classifier(kind: "type[RobustClassifier]", path: str | Path, module: Any) -> "RobustClassifier":

@@ -22,11 +22,11 @@ from coteach.classifier.modules import build_network, checked_network, chosen_mo
 from coteach.classifier.options import check_takes, plan_of, seed_of, with_defaults
 from coteach.data.base import Samples
 from coteach.engine import Engine
-from coteach.engine.isolation import generators_restored
 from coteach.engine.records import Ledgers, opinions, quality_of, suggestion_of
 from coteach.engine.setup import chosen_device, placed, refuse_small_batches, set_up
 from coteach.engine.stream import Stream, closing_streams, part
 from coteach.engine.training import Epoch, Problem, Training
+from coteach.isolation import generators_restored
 from coteach.labels.estimate import (
     SMALLEST,
     NoiseEstimate,

@@ -244,13 +244,15 @@ def in_samples(X: Any) -> str | None:
 
 
 def in_labels(y: Any) -> str | None:
-    """Labels that are missing; None for anything else."""
+    """Labels that are missing, or of several kinds; None for anything else."""
     try:
         labels = np.asarray(y, dtype=object)
     except ValueError:
         return None
     if labels.ndim == 1 and any(is_missing(label) for label in labels):
         return "labels are missing: leave those samples out."
+    if labels.ndim == 1 and 0 < sum(isinstance(label, str) for label in labels) < len(labels):
+        return "labels are words and numbers side by side: make words, or numbers, of them all."
     return None
 
 

@@ -6,7 +6,7 @@ The audit itself is imported when the flags are right, so that `--help` and mist
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,6 +21,7 @@ from coteach.checks import LARGEST_SIDE, is_whole
 from coteach.names import Flag
 from coteach.runs.folder import claim_folder, locked, refuse_if_taken
 from coteach.terminal import console, progress_bars
+from coteach.turns import modules_from_here
 
 if TYPE_CHECKING:
     from coteach.audit.judge import Learner
@@ -239,7 +240,7 @@ def audit_command(audit: Audit) -> None:
         calibrate_command(audit.calibrate, audit.out or DEFAULT_FOLDER)
         return
     began = time.perf_counter()
-    with claimed_folder(audit.out) as folder:
+    with claimed_folder(audit.out) as folder, ExitStack() as stack:
         from coteach.audit.judge import (
             forecast,
             judge,
@@ -250,8 +251,11 @@ def audit_command(audit: Audit) -> None:
         )
         from coteach.audit.samples import usable
         from coteach.audit.write import write_findings
+        from coteach.encoders.named import is_code
         from coteach.engine.setup import chosen_device
 
+        if any(":" in name and is_code(name) for name in (audit.module or "", audit.encoder)):
+            stack.enter_context(modules_from_here())  # to the end: such code may import more when it is called
         classifier: Learner = new_classifier(
             audit.module,
             audit.device,

@@ -1,6 +1,7 @@
 """`coteach predict`: new data through a classifier that `coteach audit` or `RobustClassifier.save` wrote."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from rich.console import Console
 from coteach.files import as_csv, write_atomically
 from coteach.names import Flag
 from coteach.terminal import console, progress_bars
+from coteach.turns import modules_from_here
 
 PREDICT_EXAMPLES = """
 examples:
@@ -52,6 +54,11 @@ class Predict:
 
 def predict_command(predict: Predict) -> None:
     predict.check()
+    with modules_from_here() if ":" in (predict.module or "") else nullcontext():
+        label_new_data(predict)
+
+
+def label_new_data(predict: Predict) -> None:
     from coteach.audit.predict import header, load_model, predicted_rows, read_new
     from coteach.engine.setup import chosen_device
 
@@ -64,10 +71,21 @@ def predict_command(predict: Predict) -> None:
             rows += predicted_rows(classifier, places, x)
             bars.update(task, advance=len(places))
     if predict.out is None:
-        sys.stdout.write(as_csv(rows))
+        sys.stdout.write(in_encoding_of_output(as_csv(rows)))
         return
     try:
         write_atomically(predict.out, as_csv(rows))
     except OSError as error:
         raise ValueError(f"{predict.out} cannot be written ({error.strerror}): give another --out.") from error
     console.print(f"{len(rows) - 1:,} samples, written to {predict.out}", markup=False, soft_wrap=True)
+
+
+def in_encoding_of_output(text: str) -> str:
+    """Numbers in place of characters, as messages have them, would be other labels."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError as error:
+        letter = text[error.start].encode("ascii", "backslashreplace").decode()
+        raise ValueError(f"the output takes {encoding}, which lacks {letter}: give --out a name.") from error
+    return text

@@ -81,6 +81,12 @@ class EfficientNetLite0(nn.Module):
         return relu6(self.bn1(self.conv_head(x))).mean((2, 3))
 
 
+def without_weights() -> EfficientNetLite0:
+    """Only names and shapes: nothing is drawn, for torch's generator is not ours."""
+    with torch.device("meta"):
+        return EfficientNetLite0()
+
+
 def plain_name(name: str) -> str:
     """Ours, without the underscores of the published ones."""
     return re.sub(r"(^|\.)_", r"\1", name)
@@ -88,7 +94,7 @@ def plain_name(name: str) -> str:
 
 def as_tensorflow_kept_them(flat: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Flat weights in their shapes: of a kernel height, width, channels in and channels out, in this order."""
-    shapes = {name: tensor.shape for name, tensor in EfficientNetLite0().state_dict().items()}
+    shapes = {name: tensor.shape for name, tensor in without_weights().state_dict().items()}
     shaped = {}
     for name, tensor in flat.items():
         shape = shapes.get(plain_name(name), tensor.shape)
@@ -101,13 +107,12 @@ def as_tensorflow_kept_them(flat: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def efficientnet_with(weights: Mapping[str, Tensor], path: Path) -> EfficientNetLite0:
     """The network with these weights; a ValueError names what is missing or has another shape."""
-    with torch.random.fork_rng(devices=[]):
-        network = EfficientNetLite0()
+    network = without_weights()
     own = network.state_dict()
     named = {plain_name(name): tensor for name, tensor in weights.items()}
     for name, tensor in own.items():
         if name.endswith("num_batches_tracked"):
-            named.setdefault(name, tensor)
+            named.setdefault(name, torch.zeros(tensor.shape))
         if name not in named:
             raise ValueError(f"{path} has no weights {name}: give those of an EfficientNet-Lite0.")
         if named[name].shape != tensor.shape:
@@ -120,5 +125,5 @@ def efficientnet_with(weights: Mapping[str, Tensor], path: Path) -> EfficientNet
         raise ValueError(
             f"{path} has weights {unknown[0]}, which an EfficientNet-Lite0 has not: give another file."
         )
-    network.load_state_dict({name: named[name] for name in own})
+    network.load_state_dict({name: named[name].to(tensor.dtype) for name, tensor in own.items()}, assign=True)
     return network.eval()

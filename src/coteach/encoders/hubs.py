@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from coteach.checks import one_line
+from coteach.isolation import generators_restored
 
 PACKAGES_OF_HUBS = {"timm": "timm", "hf": "transformers", "st": "sentence-transformers"}
 
@@ -23,9 +24,13 @@ class Normalised(nn.Module):
 
     def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]):
         super().__init__()
-        self.network = network
+        self.network, self.config = network, getattr(network, "config", None)
         self.register_buffer("mean", torch.tensor(mean).reshape(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).reshape(1, -1, 1, 1))
+
+    def extra_repr(self) -> str:
+        """What its weights do not tell."""
+        return "" if self.config is None else str(self.config)
 
     def forward(self, x: Tensor) -> Tensor:
         found = self.network((x / 255 - self.mean) / self.std)
@@ -93,7 +98,8 @@ def package_of(hub: str) -> ModuleType:
 def loaded(hub: str, name: str, load: Callable[[], Any]) -> Any:
     """What a package makes; it may fail in its own words, with no name, no connection or no safetensors."""
     try:
-        return load()
+        with generators_restored():  # layers are made with weights that are drawn before they are read
+            return load()
     except Exception as error:
         raise ValueError(
             f"{PACKAGES_OF_HUBS[hub]} cannot load {name} ({one_line(error)[:200]}): "

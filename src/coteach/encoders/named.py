@@ -3,9 +3,9 @@
 M samples, B of a batch, F features.
 """
 
+import copy
 import hashlib
 import importlib
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,11 +16,13 @@ import numpy as np
 import torch
 from torch import nn
 
+import coteach
 from coteach.checks import one_line
 from coteach.encoders.efficientnet import as_tensorflow_kept_them, efficientnet_with
 from coteach.encoders.hubs import PACKAGES_OF_HUBS, images_from_hub, texts_from_hub
 from coteach.encoders.stored import stored_tensors
 from coteach.encoders.tokens import token_vectors
+from coteach.turns import modules_from_here
 
 IMAGES, TEXTS = "efficientnet-lite0", "wordllama"  # the encoders that come as a package with their weights
 WEIGHTS = ".safetensors"
@@ -50,7 +52,7 @@ class Encoder:
     size : int or None
         Side of the images in pixels; None for texts.
     identity : str or None
-        A hash of the weights; None where nobody can say whether it is the same as before.
+        A hash of the weights; None where nobody can say whether it is the same as before: of code of your own.
     """
 
     name: str
@@ -65,7 +67,9 @@ def image_encoder(given: Any, size: int | None = None, device: str = "cpu") -> E
     network, side = image_network(given)
     if not isinstance(network, nn.Module):
         return Encoder(name, network, size or side)
-    identity = hash_of_network(network)
+    if not isinstance(given, str):
+        network = copy.deepcopy(network)  # that of the user stays as it is, and where it is
+    identity = None if is_code(name) or not isinstance(given, str) else hash_of_network(network)
     network.eval().to(device)
     return Encoder(name, lambda x: run_network(network, x), size or side, identity)
 
@@ -156,11 +160,10 @@ def imported(name: str, usual: str) -> Any:
             f"--encoder is {name}: give auto, none, {usual}, a .safetensors file, package.module:function, or "
             "a name of a hub after timm:, hf: or st:."
         )
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # the folder the command is given in, as `python -m` has it
     try:
-        found = getattr(importlib.import_module(where), what)
-        return found() if isinstance(found, type) else found
+        with modules_from_here():
+            found = getattr(importlib.import_module(where), what)
+            return found() if isinstance(found, type) else found
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ValueError(
             f"{name} cannot be imported ({error}): check its name, or the folder you are in."
@@ -176,8 +179,8 @@ def run_network(network: nn.Module, x: np.ndarray) -> np.ndarray:
 
 
 def hash_of_network(network: nn.Module) -> str:
-    """A hash of its class and all its weights."""
-    digest = hashlib.sha256(f"{type(network).__module__}.{type(network).__qualname__}".encode())
+    """A hash of its structure and all its weights, and of the version that brings images to size for it."""
+    digest = hashlib.sha256(f"{coteach.__version__} {network!r}".encode())
     for name, tensor in network.state_dict().items():
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())

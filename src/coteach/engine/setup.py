@@ -20,11 +20,11 @@ from torch import nn
 from coteach.data.base import Rows, Samples
 from coteach.engine import Engine
 from coteach.engine.distributed import world_size
-from coteach.engine.isolation import one_at_a_time
 from coteach.engine.pooling import pooled_convolution, pools_every_convolution
 from coteach.engine.precision import Precision
 from coteach.engine.stack import batches_well
 from coteach.engine.stream import Stream
+from coteach.isolation import one_at_a_time
 from coteach.methods import Method
 from coteach.plan import Plan
 

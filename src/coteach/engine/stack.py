@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from coteach import draws
-from coteach.engine.isolation import generators_restored
 from coteach.engine.pooling import pool_convolutions
 from coteach.engine.precision import Precision, pad_convolutions, unpad_convolutions
 from coteach.engine.steps import Compiler, side_by_side, uncompiled
+from coteach.isolation import generators_restored
 
 # Modules that a batched matrix product or an element-wise kernel serves at full speed. A stacked convolution
 # becomes a grouped one, which is slower than a loop on a CPU; an LSTM cannot be stacked at all.

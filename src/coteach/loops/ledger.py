@@ -11,7 +11,7 @@ from torch import Tensor
 
 from coteach.checks import is_whole
 from coteach.engine.records import opinions, quality_of, suggestion_of
-from coteach.files import write_atomically
+from coteach.files import refuse_place, write_atomically
 from coteach.labels.ledger import Suspects, suspects
 from coteach.rules import check_batch
 from coteach.tensor_files import read_tensors, tensors_as_bytes
@@ -292,9 +292,10 @@ class Ledger:
             raise ValueError("the state holds no ledger: take that of a training with one, or go on without.")
         if len(state["labels_M"]) != self.samples:
             raise ValueError(f"the state has {len(state['labels_M'])} samples, not {self.samples}: take another.")
-        for name in (*SUMS, "labels_M", "noted_M"):
-            setattr(self, name, state[name].clone())
-        self.epoch = int(state["epoch"])
+        sums = {name: state[name].clone() for name in (*SUMS, "labels_M", "noted_M")}
+        if any(value.numel() and value.shape[-1] != self.samples for value in sums.values()):
+            raise ValueError("the state is of ledgers of several sizes: take that of one.")
+        self.__dict__.update(sums, epoch=int(state["epoch"]))  # all at once
 
     def save(self, path: str | Path) -> None:
         """Write it to one safetensors file, which holds no pickle.
@@ -305,6 +306,7 @@ class Ledger:
         ...     coteach.Ledger.load(f"{folder}/ledger.safetensors").samples
         2
         """
+        refuse_place(Path(path), "ledger.safetensors")
         facts = {"kind": "ledger", "samples": self.samples, "classes": self.classes}
         try:
             write_atomically(Path(path), tensors_as_bytes(facts, self.state()))

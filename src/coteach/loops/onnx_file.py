@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coteach.files import write_atomically
+from coteach.files import refuse_place, write_atomically
+from coteach.isolation import generators_restored
+from coteach.turns import own_warning_filters
 
 NEEDED = ("onnx", "onnxscript")
 EXAMPLES_NEEDED = 2  # samples; of a single one torch would conclude that there is never another
@@ -63,6 +65,7 @@ class Viewed(nn.Module):
 
 def write_onnx(ensemble: Ensemble, inputs: Sequence[Tensor], path: str | Path) -> None:
     """The first axis of every input, and of the probabilities, is as long as the user likes."""
+    refuse_place(Path(path), "model.onnx")
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise ValueError(f"an ONNX file needs {' and '.join(missing)}: pip install 'coteach[onnx]'.")
@@ -88,11 +91,11 @@ def write_onnx(ensemble: Ensemble, inputs: Sequence[Tensor], path: str | Path) -
 def quiet_torch() -> Iterator[None]:
     """Without what torch says about itself, such as that torchvision is not installed."""
     logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    with generators_restored(), own_warning_filters():
+        level = logger.level
+        logger.setLevel(logging.ERROR)
+        warnings.simplefilter("ignore")
+        try:
             yield
-    finally:
-        logger.setLevel(level)
+        finally:
+            logger.setLevel(level)

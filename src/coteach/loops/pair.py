@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coteach.engine.isolation import generators_restored
+from coteach.isolation import generators_restored
 
 
 class Pair(nn.Module):

@@ -279,15 +279,14 @@ class Selection(nn.Module):
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
         """Go on from there."""
-        for name in COUNTS:
-            setattr(self, name, int(state[name]))
-        self.noise_rate_ = float(state["noise_rate_"])
-        for name in LATEST:
-            setattr(self, name, state[name].clone())
+        counts = {name: int(state[name]) for name in COUNTS}
+        latest = {name: state[name].clone() for name in LATEST}
+        noise_rate = float(state["noise_rate_"])
         if self.ledger is not None:
             self.ledger.restore(
                 {k.removeprefix("ledger."): v for k, v in state.items() if k.startswith("ledger.")}
             )
+        self.__dict__.update(counts | latest, noise_rate_=noise_rate)  # at once, after all that may fail
 
 
 def goes_with_any_loop(method: Method) -> bool:

@@ -269,6 +269,8 @@ class Experiment:
             raise ValueError(f"lr is {self.lr}: give a learning rate above 0, such as 0.001.")
         if not (isinstance(self.seeds, tuple) and self.seeds and all(map(is_whole, self.seeds))):
             raise ValueError(f"seeds are {self.seeds!r}: give one or more whole numbers, such as --seeds 1 2 3.")
+        if max(map(abs, self.seeds)) >= 2**63:
+            raise ValueError(f"seeds are {self.seeds!r}: give numbers below 2**63, such as --seeds 1 2 3.")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(
                 f"the seeds {self.seeds} repeat, and equal seeds give equal runs: give each only once."

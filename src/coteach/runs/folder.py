@@ -97,6 +97,7 @@ def locked(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     path = folder / LOCK
+    refuse_other_than_file(path)
     lock = FileLock(path, timeout=0.2, poll_interval=0.05)  # its owner may just be removing it
     try:
         lock.acquire()

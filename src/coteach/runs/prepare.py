@@ -19,7 +19,6 @@ from coteach.data.given import read_given_labels
 from coteach.engine import Engine
 from coteach.engine.batches import View
 from coteach.engine.distributed import Processes, join
-from coteach.engine.isolation import generators_restored
 from coteach.engine.setup import (
     Options,
     Setup,
@@ -33,6 +32,7 @@ from coteach.engine.setup import (
 from coteach.engine.stream import Stream
 from coteach.engine.training import Problem
 from coteach.files import read_bounded
+from coteach.isolation import generators_restored
 from coteach.measure import Reference
 from coteach.methods import METHODS, Method
 from coteach.noise import Noise

@@ -18,9 +18,9 @@ from coteach.data import Dataset
 from coteach.engine import Engine
 from coteach.engine.batches import View, same_view
 from coteach.engine.distributed import ProcessLost
-from coteach.engine.isolation import generators_restored
 from coteach.engine.stream import closing_streams
 from coteach.engine.training import Epoch, Problem, Training, start
+from coteach.isolation import generators_restored
 from coteach.iterative import fit_iterative
 from coteach.measure import measure
 from coteach.methods import Method

@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
 )
 
 from coteach.checks import is_whole
-from coteach.classifier.inputs import explained, scale_of, scaled, to_numpy
+from coteach.classifier.inputs import dense, explained, scale_of, scaled, to_numpy
 from coteach.classifier.options import check_noise_rate, seed_of
 from coteach.labels.ledger import Suspects, checked_share, suspects
 from coteach.labels.neighbours import NEAREST, Neighbours, nearest_samples
@@ -231,7 +231,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     def _checked(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
         with explained(X, y):
             if self.estimator is None:
-                X, y = validate_data(self, to_numpy(X), to_numpy(y), dtype=[np.float64, np.float32])
+                X, y = validate_data(self, dense(X), to_numpy(y), dtype=[np.float64, np.float32])
             else:
                 y = validate_data(self, y=to_numpy(y))
                 X = self._rows(X, reset=True)
@@ -287,7 +287,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         """
         check_is_fitted(self, "estimators_")
         if self.estimator is None:
-            x = validate_data(self, to_numpy(X), reset=False, dtype=[np.float64, np.float32])
+            x = validate_data(self, dense(X), reset=False, dtype=[np.float64, np.float32])
             x = scaled(x, self.mean_, self.scale_).numpy()
             return np.mean([model.predict_proba(x) for model in self.estimators_], axis=0)
         x = self._rows(X, reset=False)

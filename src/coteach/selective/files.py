@@ -1,20 +1,20 @@
 """A linear model as one safetensors file, and back. No pickle. K numbers of a sample, C classes."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+import torch
 
 from coteach.files import write_atomically
+from coteach.tensor_files import read_tensors, tensors_as_bytes
 
 if TYPE_CHECKING:
     from coteach.selective.classifier import SelectiveTrainingClassifier
 
 LINEAR_FORMAT = "coteach linear model 1"
+NOT_LINEAR = "holds no linear model that is whole: give the model of an audit with linear models, or audit anew."
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,15 @@ class SavedLinearModel:
     bias_C: np.ndarray = field(repr=False)
 
     def predict_proba(self, x_MK: np.ndarray) -> np.ndarray:
-        logits_MC = np.asarray(x_MK, dtype=np.float64) @ self.weight_KC + self.bias_C
+        x_MK = np.asarray(x_MK, dtype=np.float64)
+        if x_MK.ndim != 2 or x_MK.shape[1] != len(self.weight_KC):
+            raise ValueError(
+                f"samples have shape {x_MK.shape[1:]} but those of the audit had ({len(self.weight_KC)},)."
+            )
+        if not np.isfinite(x_MK).all():
+            row = int(np.isfinite(x_MK).all(1).argmin())
+            raise ValueError(f"sample {row} has a feature that is missing or infinite: fill it in or drop it.")
+        logits_MC = x_MK @ self.weight_KC + self.bias_C
         p_MC = np.exp(logits_MC - logits_MC.max(1, keepdims=True))
         return p_MC / p_MC.sum(1, keepdims=True)
 
@@ -51,18 +59,28 @@ def linear_model_of(classifier: "SelectiveTrainingClassifier") -> SavedLinearMod
 
 def save_linear(classifier: "SelectiveTrainingClassifier", path: str | Path) -> None:
     model = linear_model_of(classifier)
-    header = {"format": LINEAR_FORMAT, "classes": json.dumps(model.classes_.tolist())}
-    write_atomically(Path(path), save({"weight": model.weight_KC, "bias": model.bias_C}, metadata=header))
+    facts = {"format": LINEAR_FORMAT, "classes": model.classes_.tolist()}
+    tensors = {"weight": torch.from_numpy(model.weight_KC), "bias": torch.from_numpy(model.bias_C)}
+    write_atomically(Path(path), tensors_as_bytes(facts, tensors))
 
 
 def load_linear(path: str | Path) -> SavedLinearModel:
     """What an audit with --learner linear wrote as model.safetensors."""
+    if not Path(path).is_file():
+        raise ValueError(f"{path} cannot be read, for it is no file: give the model that an audit wrote.")
+    facts, tensors = read_tensors(Path(path), NOT_LINEAR)
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            if header.get("format") != LINEAR_FORMAT:
-                raise ValueError(f"{path} holds no linear model: load it with RobustClassifier.load.")
-            classes = np.array(json.loads(header["classes"]))
-            return SavedLinearModel(classes, file.get_tensor("weight"), file.get_tensor("bias"))
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): give the model that an audit wrote.") from error
+        if facts["format"] != LINEAR_FORMAT:
+            raise KeyError
+        model = SavedLinearModel(np.array(facts["classes"]), tensors["weight"].numpy(), tensors["bias"].numpy())
+    except KeyError as error:
+        raise ValueError(f"{path} {NOT_LINEAR}") from error
+    return model
+
+
+def is_linear(path: Path) -> bool:
+    """Whether it says so of itself; whether it is whole shows when it is loaded."""
+    try:
+        return read_tensors(path, NOT_LINEAR, only_facts=True)[0].get("format") == LINEAR_FORMAT
+    except ValueError:
+        return False
