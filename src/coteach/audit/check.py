@@ -80,7 +80,7 @@ def check_rows(drawn: Drawn, ids: list[str], given: np.ndarray, suggested: np.nd
 
 
 def check_fingerprint(check: Iterable[Row], quality: Iterable[Row]) -> str:
-    """Of all that a calibration counts with, however a spreadsheet writes its numbers."""
+    """A mark of all that a calibration counts with, however a spreadsheet writes its numbers."""
     facts = (
         [(*map(str, row[:3]), *(float(number) for number in row[3:5])) for row in check],
         [(*map(str, row[:3]), round(float(row[3]), 6)) for row in quality],
