@@ -7,7 +7,7 @@ from typing import Any
 from coteach.figures import SMALL, TEXT
 
 # Grounds of text, so the same in the dark, where lines are brighter.
-GAIN, LOSS, NEITHER = "#0a6fae", "#d25c02", "#fdfdfd"
+GAIN, LOSS, NEITHER = "#0a6fae", "#dd6f1c", "#fdfdfd"
 FULL = 30.0  # points that have the whole colour
 
 
@@ -69,7 +69,7 @@ def channels(colour: str) -> tuple[int, int, int]:
 
 def readable_on(ground: str) -> str:
     """Ink that stays what it is where the page is dark, or white."""
-    dark, light = "#1a1a1a", "#fefefe"
+    dark, light = "#111111", "#fefefe"
     return max((dark, light), key=lambda ink: contrast(ink, ground))
 
 

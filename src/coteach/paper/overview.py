@@ -158,7 +158,7 @@ def overview_message(settings: list[dict[Row, dict[str, Any]]]) -> str:
     best = sum(over[RECOMMENDED] == max(over.values()) for over in fair)
     return (
         f"Recommended training: {min(gains):+.0f} to {max(gains):+.0f} points over a plain network, "
-        f"the best of all in {best} of {len(fair)} settings"
+        f"the best in {best} of {len(fair)} settings"
     )
 
 

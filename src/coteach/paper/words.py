@@ -106,10 +106,12 @@ def best_pair(cells: dict[tuple[str, str], dict[str, float]]) -> str:
     ]
     often = max(winners, key=winners.count)
     if winners.count(often) * 2 > len(settings):
-        return f"{often[0]} with {often[1]} is the best in {of_all(winners.count(often), len(settings))}"
+        return f"{often[0]} with {often[1]} is the best of these in {of_all(winners.count(often), len(settings))}"
     rules = [rule for rule, _ in winners]
     rule = max(rules, key=rules.count)
-    return f"{rule} is the best in {of_all(rules.count(rule), len(settings))}, not always with the same loss"
+    return (
+        f"{rule} is the best of these in {of_all(rules.count(rule), len(settings))}, not always with the same loss"
+    )
 
 
 def of_all(some: int, n: int) -> str:
