@@ -69,7 +69,7 @@ def channels(colour: str) -> tuple[int, int, int]:
 
 def readable_on(ground: str) -> str:
     """Ink that stays what it is where the page is dark, or white."""
-    dark, light = "#111111", "#fefefe"
+    dark, light = "#020202", "#fefefe"
     return max((dark, light), key=lambda ink: contrast(ink, ground))
 
 
