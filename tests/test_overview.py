@@ -42,7 +42,7 @@ def known(file: str) -> float:
 
 @pytest.mark.slow  # reads every cell
 def test_every_row_takes_the_cell_that_it_names(records):
-    cifar = overview.column_cells(records, overview.GROUPS[1], ("symmetric", 0.5))
+    cifar = overview.column_cells(records, overview.COLUMN_GROUPS[1], ("symmetric", 0.5))
     files = {
         "Standard (%)": "cifar10/standard-authors-symmetric-0.5.json",
         "F-correction, told the flips": "cifar10/f_correction_known-authors-held_out-0-symmetric-0.5.json",
@@ -60,8 +60,8 @@ def test_every_row_takes_the_cell_that_it_names(records):
 
 @pytest.mark.slow  # reads every cell
 def test_no_setting_compares_methods_on_different_data(records):
-    for group in overview.GROUPS:
-        for noise in overview.NOISES:
+    for group in overview.COLUMN_GROUPS:
+        for noise in overview.COLUMN_NOISES:
             found = overview.column_cells(records, group, noise).values()
             assert len({s["network"] for s in found}) <= 1, (group.label, "the authors pool NEWS in their own way")
             assert len({s["dataset"] for s in found}) <= 1
@@ -71,7 +71,7 @@ def test_no_setting_compares_methods_on_different_data(records):
 def test_the_overview_has_every_number_and_its_message_is_that_of_the_numbers(records):
     found = texts(RESULTS / "overview.svg")
     columns = [
-        some for group in overview.GROUPS for noise in overview.NOISES
+        some for group in overview.COLUMN_GROUPS for noise in overview.COLUMN_NOISES
         if (some := overview.column_cells(records, group, noise))
     ]  # fmt: skip
     assert len(columns) == 17
@@ -106,7 +106,7 @@ def test_a_cell_is_readable_whatever_its_colour():
 def test_the_first_figure_is_of_the_setting_with_the_smallest_lead(records):
     """It says so; a setting that is picked for its looks would not be ours to show."""
     leads = {}
-    for noise in overview.NOISES[:3]:
+    for noise in overview.COLUMN_NOISES[:3]:
         some = {
             row.label: s["mean"] for row, s in overview.column_cells(records, overview.SHOWN[0], noise).items()
         }

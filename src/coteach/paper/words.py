@@ -10,7 +10,7 @@ from coteach.names import DATASET_LABELS, LOSS_LABELS
 
 READINGS = {"paper": "as published", "authors": "authors' code"}
 READING_PHRASES = {"as published": "as published", "authors' code": "as its authors run it"}
-NETWORKS = {
+NETWORK_WORDS = {
     "mlp": "one hidden layer",
     "mlp3": "two hidden layers",
     "small_cnn": "small CNN",
@@ -43,7 +43,7 @@ def in_words(part: str) -> str:
         return reading_words(part)
     if found := re.fullmatch(r"Q̂ after (\d+) epochs", part):
         return f"estimate of epoch {found[1]}"
-    known = DETAILS | DATASET_LABELS | NETWORKS
+    known = DETAILS | DATASET_LABELS | NETWORK_WORDS
     return known.get(part, part)
 
 
