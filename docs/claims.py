@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coteach.figures import GRID, new_figure, save, tell
-from coteach.paper.heat import GAIN, LOSS, NEITHER, HeatCell, draw_heat, mixed
+from coteach.paper.heat import GAIN, LOSS, NEITHER, HeatCell, blended, draw_heat
 
 CLAIMS = Path(__file__).with_name("claims.toml")
 DATASETS = ("MNIST", "CIFAR-10", "CIFAR-100", "NEWS", "Tiny-ImageNet", "open set")
@@ -15,8 +15,8 @@ VERDICTS = {"holds": "●", "partly": "◐", "no": "○", "open": "–"}
 # Told by the word first, by the colour only then; in grey they go from dark to light.
 GROUNDS = {
     "holds": GAIN,
-    "partly": mixed(GAIN, NEITHER, 0.4),
-    "no": mixed(LOSS, NEITHER, 0.75),
+    "partly": blended(GAIN, NEITHER, 0.4),
+    "no": blended(LOSS, NEITHER, 0.75),
     "open": "#eaeaea",
 }
 HEADINGS = {

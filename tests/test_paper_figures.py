@@ -252,9 +252,11 @@ def test_the_best_pair_is_told_only_where_it_is_the_best():
             ("B", "x"): {0: 5.0, 1: 5.0, 2: 5.0},
         }
 
-    assert words.best_pair(cells((9, 9, 9), (1, 1, 1))) == "A with x is the best in all 3 settings"
-    assert words.best_pair(cells((9, 9, 1), (1, 1, 1))) == "A with x is the best in 2 of 3 settings"
-    assert words.best_pair(cells((9, 1, 1), (1, 9, 1))).startswith("A is the best in 2 of 3 settings, not always")
+    assert words.best_pair(cells((9, 9, 9), (1, 1, 1))) == "A with x is the best of these in all 3 settings"
+    assert words.best_pair(cells((9, 9, 1), (1, 1, 1))) == "A with x is the best of these in 2 of 3 settings"
+    assert words.best_pair(cells((9, 1, 1), (1, 9, 1))).startswith(
+        "A is the best of these in 2 of 3 settings, not always"
+    )
 
 
 def test_networks_that_stay_together_are_not_said_to_part():
@@ -263,6 +265,7 @@ def test_networks_that_stay_together_are_not_said_to_part():
     assert words.apart_again([parting, staying]) == ""
 
 
+@pytest.mark.slow  # reads every cell
 def test_the_messages_of_the_figures_that_are_kept_are_those_of_the_numbers_that_are_kept():
     """Of cells that others drew: whoever measures anew draws anew."""
     records = measured_cells(RESULTS)

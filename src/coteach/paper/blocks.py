@@ -101,9 +101,10 @@ def draw_block(block: str, dataset: str, dots: list[Dot], paths: list[Path]) -> 
     if block == "losses":
         reading = {"authors": "as in the authors' code", "paper": "as published"}[reading_on(dataset)]
         spread = over_seeds(counts, "in the tables with its spread", alone="in places")
+        hatched = f" Hatched: seeds that spread by more than ± {SPREADS:g} points." if max(counts) > 1 else ""
         caption = (
-            f"Test accuracy (%), all else {reading}; colour: points over the cell at the top left. Bold: best. "
-            f"Hatched: seeds that spread by more than ± {SPREADS:g} points. {spread}."
+            f"Test accuracy (%), all else {reading}; colour: points over the cell at the top left. Bold: best."
+            f"{hatched} {spread}."
         )
         draw_losses(dots, paths, caption, f"{name}: {best_pair(accuracies(dots))}")
         return

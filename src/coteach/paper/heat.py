@@ -7,7 +7,7 @@ from typing import Any
 from coteach.figures import SMALL, TEXT
 
 # Grounds of text, so the same in the dark, where lines are brighter.
-GAIN, LOSS, NEITHER = "#0a6fae", "#d25c02", "#fdfdfd"
+GAIN, LOSS, NEITHER = "#0a6fae", "#dd6f1c", "#fdfdfd"
 FULL = 30.0  # points that have the whole colour
 
 
@@ -38,7 +38,7 @@ def draw_heat(
     for (row, column), cell in cells.items():
         box = Rectangle((column + 0.03, row + 0.04), 0.94, 0.92, facecolor=cell.ground, linewidth=0)
         if cell.hatched:
-            box.set(hatch="////", hatch_linewidth=0.5, edgecolor=mixed("#ffffff", cell.ground, 0.6))
+            box.set(hatch="////", hatch_linewidth=0.5, edgecolor=blended("#ffffff", cell.ground, 0.6))
         ax.add_patch(box)
         ax.text(
             column + 0.5, row + 0.52, cell.text, ha="center", va="center", fontsize=SMALL,
@@ -54,10 +54,10 @@ def signed(points: float) -> str:
 def colour_of(points: float) -> str:
     """The more, the bluer; the less, the redder."""
     share = min(abs(points) / FULL, 1.0)
-    return mixed(GAIN if points > 0 else LOSS, NEITHER, share)
+    return blended(GAIN if points > 0 else LOSS, NEITHER, share)
 
 
-def mixed(one: str, other: str, share: float) -> str:
+def blended(one: str, other: str, share: float) -> str:
     pairs = zip(channels(one), channels(other), strict=True)
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
 
@@ -69,7 +69,7 @@ def channels(colour: str) -> tuple[int, int, int]:
 
 def readable_on(ground: str) -> str:
     """Ink that stays what it is where the page is dark, or white."""
-    dark, light = "#1a1a1a", "#fefefe"
+    dark, light = "#020202", "#fefefe"
     return max((dark, light), key=lambda ink: contrast(ink, ground))
 
 

@@ -32,7 +32,7 @@ THEN = {"loss": "softmax_twice", "warmup_loss": "cross_entropy"}
 
 
 @dataclass(frozen=True)
-class Group:
+class ColumnGroup:
     """Columns of one data set, and how a fidelity is written there; None where it has other data, too."""
 
     label: str
@@ -44,7 +44,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodRow:
     """A method as it is run in all columns, by what its cells have; `told`: it knows what nobody knows."""
 
     label: str
@@ -53,7 +53,7 @@ class Row:
     reading: str = "usual"
     told: bool = False
 
-    def fits(self, s: dict[str, Any], group: Group) -> bool:
+    def fits(self, s: dict[str, Any], group: ColumnGroup) -> bool:
         """Whether a summary is of this row: nothing is unusual but what is said."""
         fidelity = {"usual": group.usual, "authors": group.authors, "paper": "paper"}[self.reading]
         wanted = dict.fromkeys(UNUSUAL) | {"fidelity": fidelity} | self.has
@@ -64,38 +64,38 @@ class Row:
         return s["method"] == self.method and all(s.get(key) == value for key, value in wanted.items())
 
 
-STANDARD = Row("Standard (%)", "standard")
-RECOMMENDED = Row("Co-teaching, recommended loss", "coteaching", THEN)
-AS_AUTHORS = Row("Co-teaching+, authors' code", "coteaching_plus", reading="authors")
-ROWS = (
-    Row("Decoupling", "decoupling"),
-    Row("F-correction", "f_correction"),
-    Row("F-correction, told the flips", "f_correction_known", told=True),
-    Row("MentorNet", "mentornet"),
-    Row("JoCoR", "jocor"),
-    Row("Co-teaching", "coteaching"),
-    Row("Co-teaching+, as published", "coteaching_plus", reading="paper"),
+STANDARD = MethodRow("Standard (%)", "standard")
+RECOMMENDED = MethodRow("Co-teaching, recommended loss", "coteaching", THEN)
+AS_AUTHORS = MethodRow("Co-teaching+, authors' code", "coteaching_plus", reading="authors")
+METHOD_ROWS = (
+    MethodRow("Decoupling", "decoupling"),
+    MethodRow("F-correction", "f_correction"),
+    MethodRow("F-correction, told the flips", "f_correction_known", told=True),
+    MethodRow("MentorNet", "mentornet"),
+    MethodRow("JoCoR", "jocor"),
+    MethodRow("Co-teaching", "coteaching"),
+    MethodRow("Co-teaching+, as published", "coteaching_plus", reading="paper"),
     AS_AUTHORS,
-    Row("Standard, recommended loss", "standard", THEN),
-    Row("Co-teaching, softmax twice", "coteaching", {"loss": "softmax_twice"}),
+    MethodRow("Standard, recommended loss", "standard", THEN),
+    MethodRow("Co-teaching, softmax twice", "coteaching", {"loss": "softmax_twice"}),
     RECOMMENDED,
 )
-GROUPS = (
-    Group("MNIST", ("mnist", "jocor", "ablation"), "mnist", warmup=20),
-    Group("CIFAR-10", ("cifar10", "jocor", "ablation"), "cifar10"),
-    Group("CIFAR-100", ("cifar100", "jocor", "ablation"), "cifar100"),
-    Group("NEWS\n(spaCy)", ("news", "ablation"), "news", "paper", None),
-    Group("NEWS\n(GloVe)", ("news-glove100",), "news", "paper", None),
-    Group("Tiny-ImageNet", ("tiny-imagenet",), "tiny-imagenet", *2 * ("authors-listed_classes",)),
-    Group("open set", ("openset",), "openset-cifar100", "paper", None),
+COLUMN_GROUPS = (
+    ColumnGroup("MNIST", ("mnist", "jocor", "ablation"), "mnist", warmup=20),
+    ColumnGroup("CIFAR-10", ("cifar10", "jocor", "ablation"), "cifar10"),
+    ColumnGroup("CIFAR-100", ("cifar100", "jocor", "ablation"), "cifar100"),
+    ColumnGroup("NEWS\n(spaCy)", ("news", "ablation"), "news", "paper", None),
+    ColumnGroup("NEWS\n(GloVe)", ("news-glove100",), "news", "paper", None),
+    ColumnGroup("Tiny-ImageNet", ("tiny-imagenet",), "tiny-imagenet", *2 * ("authors-listed_classes",)),
+    ColumnGroup("open set", ("openset",), "openset-cifar100", "paper", None),
 )
-NOISES = (("pair", 0.45), ("symmetric", 0.5), ("symmetric", 0.2), ("openset", 0.4))
+COLUMN_NOISES = (("pair", 0.45), ("symmetric", 0.5), ("symmetric", 0.2), ("openset", 0.4))
 
 
 def write_overview(records: CellRecords, out: Path) -> list[Path]:
     """Those of the two that there are cells for."""
     written = []
-    if any(column_cells(records, group, noise) for group in GROUPS for noise in NOISES):
+    if any(column_cells(records, group, noise) for group in COLUMN_GROUPS for noise in COLUMN_NOISES):
         draw_overview(records, out / "overview.svg")
         written.append(out / "overview.svg")
     if lines := recommended(records):
@@ -107,7 +107,9 @@ def write_overview(records: CellRecords, out: Path) -> list[Path]:
 # ---- every method on every data set ---------------------------------------------------------------------------
 
 
-def column_cells(records: CellRecords, group: Group, noise: tuple[str, float]) -> dict[Row, dict[str, Any]]:
+def column_cells(
+    records: CellRecords, group: ColumnGroup, noise: tuple[str, float]
+) -> dict[MethodRow, dict[str, Any]]:
     """The summary of each row that was measured there, of several the one with the most seeds."""
     mine = [
         r["summary"]
@@ -116,15 +118,15 @@ def column_cells(records: CellRecords, group: Group, noise: tuple[str, float]) -
         and r["summary"]["dataset"] == group.dataset
         and (r["summary"]["noise"], r["summary"]["rate"]) == noise
     ]
-    found = {row: [s for s in mine if row.fits(s, group)] for row in (STANDARD, *ROWS)}
+    found = {row: [s for s in mine if row.fits(s, group)] for row in (STANDARD, *METHOD_ROWS)}
     most = {row: max(some, key=lambda s: len(s["seeds"])) for row, some in found.items() if some}
     return most if STANDARD in most else {}
 
 
 def draw_overview(records: CellRecords, path: Path) -> None:
     """Points over the network that learns every label, whose own accuracy is above."""
-    known = {(g, n): cells for g in GROUPS for n in NOISES if (cells := column_cells(records, g, n))}
-    rows = (STANDARD, *ROWS)
+    known = {(g, n): cells for g in COLUMN_GROUPS for n in COLUMN_NOISES if (cells := column_cells(records, g, n))}
+    rows = (STANDARD, *METHOD_ROWS)
     figure, axes = new_figure(1, 1, 4.0)
     cells = {
         (i, k): heat_cell(row, some)
@@ -149,7 +151,7 @@ OVERVIEW_CAPTION = (
 )
 
 
-def overview_message(settings: list[dict[Row, dict[str, Any]]]) -> str:
+def overview_message(settings: list[dict[MethodRow, dict[str, Any]]]) -> str:
     """What the recommended row gains, and how often it is the best."""
     fair = [points_over(some) for some in settings if RECOMMENDED in some]
     if not fair:
@@ -158,11 +160,11 @@ def overview_message(settings: list[dict[Row, dict[str, Any]]]) -> str:
     best = sum(over[RECOMMENDED] == max(over.values()) for over in fair)
     return (
         f"Recommended training: {min(gains):+.0f} to {max(gains):+.0f} points over a plain network, "
-        f"the best of all in {best} of {len(fair)} settings"
+        f"the best in {best} of {len(fair)} settings"
     )
 
 
-def heat_cell(row: Row, some: dict[Row, dict[str, Any]]) -> HeatCell:
+def heat_cell(row: MethodRow, some: dict[MethodRow, dict[str, Any]]) -> HeatCell:
     if row == STANDARD:
         return HeatCell(f"{some[row]['mean']:.0f}", NEITHER)
     over = points_over(some, told=True)
@@ -170,7 +172,7 @@ def heat_cell(row: Row, some: dict[Row, dict[str, Any]]) -> HeatCell:
     return HeatCell(signed(over[row]), colour_of(over[row]), best=fair.get(row) == max(fair.values()))
 
 
-def points_over(some: dict[Row, dict[str, Any]], *, told: bool = False) -> dict[Row, float]:
+def points_over(some: dict[MethodRow, dict[str, Any]], *, told: bool = False) -> dict[MethodRow, float]:
     """Points of each method over Standard, of those alone that know what a user can know."""
     return {
         row: s["mean"] - some[STANDARD]["mean"]
@@ -179,9 +181,9 @@ def points_over(some: dict[Row, dict[str, Any]], *, told: bool = False) -> dict[
     }
 
 
-def name_groups(ax: Any, known: dict[tuple[Group, Any], dict[Row, dict[str, Any]]]) -> None:
+def name_groups(ax: Any, known: dict[tuple[ColumnGroup, Any], dict[MethodRow, dict[str, Any]]]) -> None:
     """The data sets under their columns, with a gap between, and how many seeds each cell has."""
-    places: dict[Group, list[int]] = {}
+    places: dict[ColumnGroup, list[int]] = {}
     for k, (group, _) in enumerate(known):
         places.setdefault(group, []).append(k)
     for group, columns in places.items():
@@ -189,7 +191,7 @@ def name_groups(ax: Any, known: dict[tuple[Group, Any], dict[Row, dict[str, Any]
         seeds = numbered([len(s["seeds"]) for k in columns for s in list(known.values())[k].values()], "seed")
         narrow = len(columns) == 1
         ax.annotate(
-            f"{group.label}\n{seeds.replace(' to ', '–')}", ((left + right) / 2, len(ROWS) + 1), (0, -3),
+            f"{group.label}\n{seeds.replace(' to ', '–')}", ((left + right) / 2, len(METHOD_ROWS) + 1), (0, -3),
             textcoords="offset points", ha="center", va="top", fontsize=SMALL, color=INK,
             rotation=90 if narrow else 0, linespacing=1.1,
         )  # fmt: skip
@@ -201,13 +203,13 @@ def name_groups(ax: Any, known: dict[tuple[Group, Any], dict[Row, dict[str, Any]
 
 # Not the setting where it gains most: the one whose wrong labels are the authors' own, which others have published
 # numbers for, and where its lead over Co-teaching+ is the smallest of the three.
-SHOWN = GROUPS[1], ("symmetric", 0.2)
+SHOWN = COLUMN_GROUPS[1], ("symmetric", 0.2)
 LINES = {
     RECOMMENDED: "Co-teaching,\nrecommended loss",
     AS_AUTHORS: "Co-teaching+,\nauthors' code",
     STANDARD: "Standard: learns\nevery label",
 }
-APART = 30.0  # points from one name to the next, each of three lines
+NAMES_APART = 30.0  # points from one name to the next, each of three lines
 
 
 def recommended(records: CellRecords) -> CellRecords:
@@ -240,7 +242,7 @@ def name_ends(ax: Any, ends: list[float], last: int) -> None:
     low, high = ax.get_ylim()
     ax.set_ylim(low, high)
     a_point = (high - low) / (72 * 2.0)  # the panel is about two inches high
-    places = spread_out(np.array(ends[::-1]), APART * a_point, low, high)[::-1]
+    places = spread_out(np.array(ends[::-1]), NAMES_APART * a_point, low, high)[::-1]
     for (row, text), end, place in zip(LINES.items(), ends, places, strict=True):
         ax.annotate(
             f"{text}\n{end:.1f} %", (last, end), (12, (place - end) / a_point), textcoords="offset points",

@@ -10,7 +10,7 @@ from coteach.names import DATASET_LABELS, LOSS_LABELS
 
 READINGS = {"paper": "as published", "authors": "authors' code"}
 READING_PHRASES = {"as published": "as published", "authors' code": "as its authors run it"}
-NETWORKS = {
+NETWORK_WORDS = {
     "mlp": "one hidden layer",
     "mlp3": "two hidden layers",
     "small_cnn": "small CNN",
@@ -43,7 +43,7 @@ def in_words(part: str) -> str:
         return reading_words(part)
     if found := re.fullmatch(r"Q̂ after (\d+) epochs", part):
         return f"estimate of epoch {found[1]}"
-    known = DETAILS | DATASET_LABELS | NETWORKS
+    known = DETAILS | DATASET_LABELS | NETWORK_WORDS
     return known.get(part, part)
 
 
@@ -106,10 +106,12 @@ def best_pair(cells: dict[tuple[str, str], dict[str, float]]) -> str:
     ]
     often = max(winners, key=winners.count)
     if winners.count(often) * 2 > len(settings):
-        return f"{often[0]} with {often[1]} is the best in {of_all(winners.count(often), len(settings))}"
+        return f"{often[0]} with {often[1]} is the best of these in {of_all(winners.count(often), len(settings))}"
     rules = [rule for rule, _ in winners]
     rule = max(rules, key=rules.count)
-    return f"{rule} is the best in {of_all(rules.count(rule), len(settings))}, not always with the same loss"
+    return (
+        f"{rule} is the best of these in {of_all(rules.count(rule), len(settings))}, not always with the same loss"
+    )
 
 
 def of_all(some: int, n: int) -> str:

@@ -29,7 +29,7 @@ from coteach.report.groups import Group
 from coteach.report.read import Run
 from coteach.turns import own_warning_filters
 
-PANEL_HEIGHT, PANEL_WIDTH = 2.9, 5.6  # inches
+PAGE_PANEL_HEIGHT, PAGE_PANEL_WIDTH = 2.9, 5.6  # inches
 BLACK_ATTRIBUTE = re.compile(r'="(#000000|black)"')
 LEFT_TO_THE_PAGE = ("font-family", "font-kerning")
 
@@ -75,7 +75,7 @@ def any_script() -> Iterator[None]:
 @any_script()
 def panel_svg(group: Group, measure: str, prefix: str) -> Markup:
     """One measure of one group, for a page."""
-    figure, axes = new_figure(1, 1, PANEL_HEIGHT, PANEL_WIDTH)
+    figure, axes = new_figure(1, 1, PAGE_PANEL_HEIGHT, PAGE_PANEL_WIDTH)
     text, top = MEASURES[measure]
     styles = line_styles(group.runs)
     for label, run in group.runs.items():
