@@ -135,6 +135,9 @@ MEASURES = {  # of an epoch: what an axis says, and where it ends
     "keep_rate": ("keep rate λ", 1.0),
 }
 
+# What a field is called on the command line, where all commands have the same word for it.
+FLAG_WORDS = {"tau": "noise_rate"}
+
 NEAR = 0.55  # difflib's ratio: "asym" finds asymmetric (0.57), "hinge" does not find gce (0.5)
 
 

@@ -54,7 +54,7 @@ RECIPE_NUMBERS = ("shift", "cutout", "mixup", "label_smoothing", "lookahead", "o
 RECIPE_ANSWERS = ("mirror", "weak_selection")
 TABLE_SUFFIXES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
 DEFAULT_FOLDER = Path("runs/audit")
-OF_PIXELS = ("module", "recipe", "width", "mirror", "shift", "cutout")  # flags
+OF_PIXELS = ("network", "recipe", "width", "mirror", "shift", "cutout")  # flags
 OF_NETWORKS = ("method", "loss", "epochs", *OF_PIXELS, *RECIPE_NUMBERS[2:], "weak_selection")
 LEARNERS = {"linear": "linear models in rounds", "trees": "boosted trees in rounds"}
 PIXEL_SIDE = 32  # side of images that are learnt as they are
@@ -92,7 +92,7 @@ class Audit:
     """What learns: linear for features of an encoder, trees for tables, a network; auto is linear or network."""
     method: Annotated[str | None, Flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
     loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSS_MEANINGS))] = None
-    module: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
+    network: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
     """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
     recipe: Annotated[Literal["paper", "modern"] | None, Flag("NAME", "modern for images, else paper")] = None
     """Where defaults come from: modern has a network and optimiser of today, paper a small network and Adam."""
@@ -253,7 +253,7 @@ def audit_command(audit: Audit) -> None:
         from coteach.engine.setup import chosen_device
 
         classifier: Learner = new_classifier(
-            audit.module,
+            audit.network,
             audit.device,
             method=audit.method,
             loss=audit.loss,
@@ -303,7 +303,7 @@ def audit_command(audit: Audit) -> None:
             "training": findings.seconds,
             "expected": whole,
         }
-        summary = write_findings(findings, folder, spent, audit.module, audit.check or 0)
+        summary = write_findings(findings, folder, spent, audit.network, audit.check or 0)
         print_findings(summary, findings.notes[len(samples.notes) :])
         print_line(f"written to {folder}: {', '.join(files_in(folder))}")
         if summary["suspects"]:

@@ -26,14 +26,17 @@ examples:
 """
 
 DEMO_NOISES = {"pair 45 %": ("pair", 0.45), "symmetric 50 %": ("symmetric", 0.5)}
-STEPS_OF_DIGITS = 20  # of an epoch of the digits
+DIGITS_STEPS = 20  # of an epoch of the digits
 ENOUGH = 30  # epochs, after which the wrong labels begin to show
 VARIANTS = {name: Experiment(method=name) for name, facts in METHOD_FACTS.items() if facts.in_demo} | {
     "coteaching_plus, authors": Experiment(method="coteaching_plus", fidelity="authors"),
     "coteaching, softmax_twice": Experiment(method="coteaching", loss="softmax_twice"),
     # The losses of RobustClassifier, trained as long and as fast as the others.
     "coteaching, our default": Experiment(
-        method="coteaching", loss="softmax_twice", warmup_loss="cross_entropy", warmup=two_loss_warmup(50, STEPS_OF_DIGITS)
+        method="coteaching",
+        loss="softmax_twice",
+        warmup_loss="cross_entropy",
+        warmup=two_loss_warmup(50, DIGITS_STEPS),
     ),
 }
 REFERENCE_METHOD = "standard"
@@ -140,7 +143,7 @@ def shortened(base: Experiment, epochs: int | None) -> Experiment:
         return base
     if epochs < 2:
         return VARIANTS["coteaching"]
-    return replace(base, warmup=two_loss_warmup(epochs, STEPS_OF_DIGITS))
+    return replace(base, warmup=two_loss_warmup(epochs, DIGITS_STEPS))
 
 
 def variants(seeds: tuple[int, ...], epochs: int | None, out: Path) -> list[Variant]:

@@ -14,9 +14,9 @@ from coteach.names import MEASURES
 from coteach.report.curves import curve, has
 from coteach.report.groups import Group
 
-PANEL_WIDTH, PANEL_HEIGHT = 400, 220  # of the panel
-ROOM_LEFT, ROOM_RIGHT, ROOM_ABOVE, ROOM_BELOW = 40, 8, 10, 40  # room around it; names at the ends of lines stand outside
-PANEL_BOX = f"{-ROOM_LEFT} {-ROOM_ABOVE} {ROOM_LEFT + PANEL_WIDTH + ROOM_RIGHT} {ROOM_ABOVE + PANEL_HEIGHT + ROOM_BELOW}"
+PANEL_WIDTH, PANEL_HEIGHT = 400, 220
+LEFT_OF_IT, RIGHT_OF_IT, ABOVE, BELOW = 40, 8, 10, 40  # room; names at the ends of lines stand outside
+PANEL_BOX = f"{-LEFT_OF_IT} {-ABOVE} {LEFT_OF_IT + PANEL_WIDTH + RIGHT_OF_IT} {ABOVE + PANEL_HEIGHT + BELOW}"
 SWATCH = 26  # width of the piece of a line in a legend, which is as high as a letter
 NAMES_APART = 13  # from one name at an end to the next
 LONGEST_NAME, SHORT_NAME = 30, 16  # letters at an end, and those that need less room; a legend has all letters

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 import coteach
-from coteach.names import EVENTS, MEASURES
+from coteach.names import EVENTS
 from coteach.pages import render
 from coteach.paper.compare import COMPARISON_HEADER, sources
 from coteach.report.charts import PANEL_BOX, PANEL_HEIGHT, PANEL_WIDTH, SWATCH, Chart, Key, chart_of, legend_of

@@ -11,12 +11,13 @@ from coteach.report.tables import RunResult, result_of, setting_text, two_digits
 
 REFERENCE = "standard"
 # In other words elsewhere on the page, or of no consequence.
-NOT_COMPARED = {"dataset", "method", "noise", "rate", "labels", "matrix", "device", "stack", "compile", "group", "ledger"}
+NOT_COMPARED = {"dataset", "method", "noise", "rate", "labels", "matrix"}
+NOT_COMPARED |= {"device", "stack", "compile", "group", "ledger"}
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """What each finished run of a group came to; the labels of the best, and of the Standard each is set beside."""
+    """What each finished run of a group came to; the best, and the Standard that each is beside."""
 
     results: dict[str, RunResult]
     best: str | None  # none where there is nothing to choose

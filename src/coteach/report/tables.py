@@ -10,7 +10,7 @@ import numpy as np
 
 from coteach.data import DATASETS
 from coteach.files import as_csv, write_atomically
-from coteach.names import LOSS_MEANINGS, METHOD_MEANINGS
+from coteach.names import FLAG_WORDS, LOSS_MEANINGS, METHOD_MEANINGS
 from coteach.networks import NETWORKS
 from coteach.paper.compare import Comparison, compared, hashes
 from coteach.paper.presets import Cell, column_label, row_label
@@ -187,7 +187,7 @@ def as_python(value: Any) -> str:
 
 
 def flags(name: str, value: Any) -> list[str]:
-    flag = "--" + name.replace("_", "-")
+    flag = "--" + FLAG_WORDS.get(name, name).replace("_", "-")
     if isinstance(value, bool):
         return [flag] if value else [flag.replace("--", "--no-", 1)]
     return [flag, *map(str, value if isinstance(value, tuple) else [value])]
