@@ -469,9 +469,9 @@ def test_the_bar_is_filled_when_the_training_ends(seconds, monkeypatch):
 
     file = StringIO()
     monkeypatch.setattr(audit, "console", Console(file=file, width=100))  # no terminal: the last state is written
-    with audit.expected_progress("coteaching", seconds):
-        pass
-    assert file.getvalue().split() == ["coteaching", "━" * 40, "took", "1", "s"]
+    with audit.expected_progress("beginning", seconds) as say:
+        say("training")
+    assert file.getvalue().split() == ["training", "━" * 40, "took", "1", "s"]
 
 
 @pytest.mark.parametrize("seconds, words", [(0.2, "1 s"), (59, "59 s"), (240, "4 min"), (3 * 3600, "3.0 h")])

@@ -268,7 +268,9 @@ def network_to_time(classifier: RobustClassifier, shape: tuple[int, ...], n_clas
         options = classifier._routed("module__")
         module, options = chosen_module(params, options, shape, is_modern(params, shape), device)
         if isinstance(module, str) and module != MODERN_NETWORK and "width" in options:
-            raise ValueError(f"{module} has one width only: leave --width out, or give --network {MODERN_NETWORK}.")
+            raise ValueError(
+                f"{module} has one width only: leave --width out, or give --network {MODERN_NETWORK}."
+            )
         return checked_network(module, options, shape, n_classes).train().to(device)
 
 

@@ -20,6 +20,7 @@ from coteach import names
 from coteach.checks import LARGEST_SIDE, is_whole
 from coteach.names import Flag
 from coteach.runs.folder import claim_folder, locked, refuse_if_taken
+from coteach.stages import listening
 from coteach.terminal import console, progress_bars
 
 if TYPE_CHECKING:
@@ -295,7 +296,7 @@ def audit_command(audit: Audit) -> None:
             print_line(
                 "note: that is long for a CPU: a smaller --size, an --encoder or --embeddings take much less"
             )
-        with expected_progress(called, seconds if told else None):
+        with expected_progress("training", seconds if told else None) as say, listening(say):
             findings = judge(classifier, samples, audit.share)
         spent = {
             "reading": read - began,
@@ -504,7 +505,7 @@ def odd_lines(odd: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 class ExpectedBar(ProgressColumn):
-    """A bar that fills with time: the training tells nothing while it estimates the noise rate."""
+    """A bar that fills with time: the parts of a fit take unequal times."""
 
     def render(self, task: Task) -> ProgressBar:
         seconds = task.fields["seconds"]
@@ -523,11 +524,11 @@ class ElapsedColumn(ProgressColumn):
 
 
 @contextmanager
-def expected_progress(name: str, seconds: float | None) -> Iterator[None]:
-    """A bar for so many seconds; without them it only shows that something goes on."""
+def expected_progress(name: str, seconds: float | None) -> Iterator[Callable[[str], None]]:
+    """A bar for so many seconds; without them it only shows that something goes on. It says what is told to it."""
     with Progress(TextColumn("{task.description}"), ExpectedBar(), ElapsedColumn(), console=console) as progress:
         task = progress.add_task(name, total=None, seconds=seconds and max(seconds, 1e-3), done=False)
-        yield
+        yield lambda words: progress.update(task, description=words)
         progress.update(task, done=True)
 
 

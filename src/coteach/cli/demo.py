@@ -111,6 +111,11 @@ def plural(n: int, what: str = "seed") -> str:
     return f"{n} {what}" + "s" * (n != 1)
 
 
+def explanation(note: str) -> str:
+    """What a note says of an event, wherever it happened; a note without an explanation is all it says."""
+    return note[note.find("(") :] if "(" in note else note
+
+
 class Bars:
     """One bar over everything and one for each method at work, moved by messages from its process."""
 
@@ -121,12 +126,13 @@ class Bars:
         self.epochs = {variant.label: n_epochs(variant.experiments[0]) for variant in todo}
         self.overall = progress.add_task("all methods", total=sum(self.epochs.values()), note="")
         self.at_work: dict[str, TaskID] = {}
-        self.notes: dict[str, str] = {}  # each sentence once, with the first method that said it
+        self.notes: dict[str, str] = {}  # each once, with the first method that said it
 
     def show(self, message: tuple[str, str, str]) -> None:
         kind, label, text = message
         if kind == "note":
-            self.notes.setdefault(text, label)
+            if explanation(text) not in map(explanation, self.notes):
+                self.notes[text] = label
             return
         if label not in self.at_work:
             self.at_work[label] = self.progress.add_task(label, total=self.epochs[label], note="")

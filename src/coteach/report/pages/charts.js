@@ -1,7 +1,7 @@
 // Without this script charts are pictures. With it they tell their values, and lines are brought out or hidden.
 
 const SVG = "http://www.w3.org/2000/svg";
-const MOST_VALUES = 12; // in a readout: those nearest to the pointer
+const MOST_VALUES = 9; // in a readout: those nearest to the pointer
 const CLOSE = 14; // how near a click must be to a line, in units of the drawing
 
 function made(tag, words = "", className = "") {
