@@ -16,8 +16,9 @@ from common import STREAM, kept, measured_on, trained, training_flags
 from sklearn.metrics import average_precision_score
 
 from coteach import data
-from coteach.classifier.options import WARMUP_EPOCHS, plan_of
+from coteach.classifier.options import plan_of
 from coteach.data import Dataset
+from coteach.plan import WARMUP_EPOCHS
 from coteach.runs.experiment import Experiment
 
 NOISES = (("pair", 0.45), ("symmetric", 0.5), ("symmetric", 0.2))

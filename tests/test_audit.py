@@ -186,7 +186,7 @@ def test_a_module_of_ones_own_is_found_in_the_current_folder(npz, monkeypatch):
     (npz.parent / "mine_for_audit.py").write_text(OWN)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
     importlib.invalidate_caches()
-    main("audit --npz data.npz --module mine_for_audit:small --noise-rate 0.07 --epochs 5 --out out".split())
+    main("audit --npz data.npz --network mine_for_audit:small --noise-rate 0.07 --epochs 5 --out out".split())
     names: dict = {}
     exec(lines_of(Path("out/model.md")), names)
     assert [type(network).__name__ for network in names["classifier"].networks_] == ["Linear", "Linear"]
@@ -195,7 +195,7 @@ def test_a_module_of_ones_own_is_found_in_the_current_folder(npz, monkeypatch):
 
 
 def test_a_network_of_ours_is_chosen_by_its_name(npz):
-    main("audit --npz data.npz --module mlp3 --method standard --noise-rate 0.07 --epochs 1 --out out".split())
+    main("audit --npz data.npz --network mlp3 --method standard --noise-rate 0.07 --epochs 1 --out out".split())
     assert json.loads(Path("out/summary.json").read_text())["settings"]["classifier"]["module"] == "mlp3"
     assert "p_given_2" not in Path("out/suspects.csv").read_text()  # one network only
     exec(lines_of(Path("out/model.md")), {})
@@ -222,11 +222,11 @@ def test_a_network_of_ours_is_chosen_by_its_name(npz):
         "--npz data.npz --seed -1",
         "--npz data.npz --seed 4294967296",
         "--npz data.npz --device cuda:7",
-        "--npz data.npz --module nonsense",
-        "--npz data.npz --module nowhere_at_all:net",
-        "--npz data.npz --module os:nothing",
-        "--npz data.npz --module os:sep",
-        "--npz data.npz --module cnn7",
+        "--npz data.npz --network nonsense",
+        "--npz data.npz --network nowhere_at_all:net",
+        "--npz data.npz --network os:nothing",
+        "--npz data.npz --network os:sep",
+        "--npz data.npz --network cnn7",
     ],
 )
 def test_a_mistake_is_exit_code_2_and_leaves_nothing(words, npz, capsys):
@@ -242,7 +242,7 @@ def test_a_mistake_is_exit_code_2_and_leaves_nothing(words, npz, capsys):
         ("--epochs 0", "--epochs is 0: "),
         ("--size 1", "--size is 1: "),
         ("--seed -1", "--seed is -1: "),
-        ("--module nonsense", "--module is nonsense: "),
+        ("--network nonsense", "--network is nonsense: "),
     ],
 )
 def test_a_mistake_names_the_flag(words, said, npz, capsys):
@@ -469,9 +469,9 @@ def test_the_bar_is_filled_when_the_training_ends(seconds, monkeypatch):
 
     file = StringIO()
     monkeypatch.setattr(audit, "console", Console(file=file, width=100))  # no terminal: the last state is written
-    with audit.expected_progress("coteaching", seconds):
-        pass
-    assert file.getvalue().split() == ["coteaching", "━" * 40, "took", "1", "s"]
+    with audit.expected_progress("beginning", seconds) as say:
+        say("training")
+    assert file.getvalue().split() == ["training", "━" * 40, "took", "1", "s"]
 
 
 @pytest.mark.parametrize("seconds, words", [(0.2, "1 s"), (59, "59 s"), (240, "4 min"), (3 * 3600, "3.0 h")])

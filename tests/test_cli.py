@@ -127,7 +127,7 @@ def test_a_misspelt_flag_is_exit_code_2(tmp_path, monkeypatch, capsys):
         (["run", "--epochs", "many"], "--epochs: 'many' is no whole number."),
         (["run", "--batch-size", "1.5"], "--batch-size: '1.5' is no whole number."),
         (["run", "--rate", "much"], "--rate: 'much' is no number."),
-        (["run", "--tau", "None"], "--tau: 'None' is no number."),
+        (["run", "--tau", "None"], "--noise-rate: 'None' is no number."),
         (["run", "--seeds", "1", "0.5"], "--seeds: '0.5' is no whole number."),
         (["reproduce", "mnist", "--seeds", "0.5"], "--seeds: '0.5' is no whole number."),
         (["reproduce", "mnist", "--seeds", "None"], "--seeds: 'None' is no whole number."),
@@ -198,11 +198,12 @@ def test_runs_without_out_are_numbered(tmp_path, monkeypatch, capsys):
 def test_the_demo_ends_with_a_table_a_figure_and_its_folder(tmp_path):
     done = shell("demo", "--epochs", "2", "--seeds", "1", "2", "--out", "here", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for word in ("coteaching_plus", "f_correction_known", "pair 45 %", "symmetric 50 %", "±", "figure: here"):
+    words = "coteaching_plus, f_correction_known, pair 45 %, symmetric 50 %, ±, gain, our default, *, figure: here"
+    for word in words.split(", "):
         assert word in done.stdout
     assert (tmp_path / "here" / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "here" / "demo.svg").read_text().count("<svg") == 1
-    assert len(list((tmp_path / "here").glob("*/*/metrics.jsonl"))) == 2 * 11
+    assert len(list((tmp_path / "here").glob("*/*/metrics.jsonl"))) == 2 * 12
 
 
 def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):
@@ -288,7 +289,7 @@ def test_the_whole_help_has_every_flag_with_its_text(command, monkeypatch, capsy
     text = capsys.readouterr().out
     kind, _ = cli.COMMANDS[command]
     for field in fields(kind):
-        if flag := spelling(command, field):  # what has none is known by its place
+        if flag := spelling(field):  # what has none is known by its place
             (line,) = (x for x in text.splitlines() if x.split()[:1] == [flag])
             assert len(line.split()) > 2, line
     assert "None" not in text
@@ -305,6 +306,7 @@ def test_what_is_not_in_the_short_help_is_counted(monkeypatch, capsys):
         ("run --epoch 5", "coteach run has no flag --epoch (did you mean '--epochs'?)"),
         ("run --epoch=5", "coteach run has no flag --epoch (did you mean '--epochs'?)"),
         ("audit --image photos", "coteach audit has no flag --image (did you mean '--images'?)"),
+        ("audit --rate 0.2", "coteach audit has no flag --rate (did you mean '--noise-rate'?)"),
         ("run --no-leger", "coteach run has no flag --no-leger (did you mean '--no-ledger'?)"),
         ("audt --images photos", "there is no command 'audt' (did you mean 'audit'?)"),
         ("--images photos", "there is no command '--images'"),
@@ -327,7 +329,12 @@ def test_a_command_needs_no_flags():
 
 def test_the_same_words_go_with_every_command():
     assert cli.parsed(["run", "--noise-rate", "0.3"]).tau == 0.3
-    assert cli.parsed(["audit", "--network", "mlp"]).module == "mlp"
+    assert cli.parsed(["run", "--noise_rate=0.3"]).tau == 0.3
+    assert cli.parsed(["audit", "--tau", "0.3"]).noise_rate == 0.3
+    assert cli.parsed(["audit", "--network=mlp"]).network == cli.parsed(["audit", "--module", "mlp"]).network
+    assert cli.parsed(["run", "--module", "mlp", "--seed", "3"]) == Experiment(network="mlp", seeds=(3,))
+    assert cli.parsed(["demo", "--seed", "3"]).seeds == (3,)
+    assert cli.parsed(["audit", "--seeds", "3"]).seed == 3
     assert cli.parsed(["run", "--data_dir", "here"]).data_dir == Path("here")
     assert not cli.parsed(["run", "--no-ledger"]).ledger
 

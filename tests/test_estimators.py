@@ -21,6 +21,7 @@ from coteach import METHODS, RobustClassifier, noise
 from coteach.classifier.options import plan_of
 from coteach.data import load
 from coteach.networks.models import MLP
+from coteach.stages import listening
 from estimator_cases import PAIRS, TRAINABLE, Dropping, quick, three_clouds
 
 
@@ -259,20 +260,24 @@ def test_a_bar_is_shown_when_asked_for(clouds, capsys):
 
 @pytest.mark.filterwarnings("ignore:the noise rate is hardly known")  # after so few epochs
 @pytest.mark.parametrize(
-    "method, options, total",
+    "method, options, parts, total",
     [
-        ("coteaching", {}, "15/15"),  # five folds
-        ("f_correction", {"validation_is_clean": True}, "15/15"),
-        ("coteaching", {"validation_is_clean": False}, "24/24"),  # eight rates
-        ("f_correction", {"validation_is_clean": False}, "24/24"),  # Co-teaching stands in for it
+        ("coteaching", {}, 5, "15/15"),  # folds
+        ("f_correction", {"validation_is_clean": True}, 5, "15/15"),
+        ("coteaching", {"validation_is_clean": False}, 8, "24/24"),  # rates
+        ("f_correction", {"validation_is_clean": False}, 8, "24/24"),  # Co-teaching stands in for it
     ],
 )
-def test_the_bar_counts_the_epochs_of_the_estimate_too(method, options, total, clouds, capsys):
+def test_the_bar_counts_the_epochs_of_the_estimate_too(method, options, parts, total, clouds, capsys):
     given = options | {"validation_data": clouds} if options else {}
-    quick(method, noise_rate="auto", verbose=1).fit(*clouds, **given)
+    stages: list[str] = []
+    with listening(stages.append):
+        quick(method, noise_rate="auto", verbose=1).fit(*clouds, **given)
+    steps = [f"estimating the noise rate {k} of {parts}" for k in range(1, parts + 1)]
+    assert stages == [*steps, f"training {method}"]
     estimate, training = capsys.readouterr().out.splitlines()[-2:]
-    assert re.search(f"estimating the noise rate .* {total} ", estimate)
-    assert re.search(rf"{method} .* (3/3|6/6) ", training)
+    assert re.search(f"{steps[-1]} .* {total} ", estimate)
+    assert re.search(rf"training {method} .* (3/3|6/6) ", training)
 
 
 # ---- mistakes -------------------------------------------------------------------------------------------------

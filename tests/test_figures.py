@@ -210,7 +210,7 @@ def boxes_of(figure) -> list[list]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [1, 3, 11])
+@pytest.mark.parametrize("n", [1, 3, 12])
 def test_every_line_has_its_name_at_its_end_and_no_name_covers_another_or_a_panel(n, figure, tmp_path):
     labels = list(VARIANTS)[:n]
     curves({"pair": {label: rows_of([1, 2], 30) for label in labels}}, [tmp_path / "figure.svg"], "in small")

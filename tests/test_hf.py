@@ -1,8 +1,8 @@
 """Hugging Face's Trainer with tiny models made from a configuration: pick for pick equal to a plain loop."""
 
 import math
-import socket
 import shutil
+import socket
 from pathlib import Path
 
 import numpy as np

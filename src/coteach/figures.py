@@ -120,10 +120,10 @@ def draw_line(
     ax.fill_between(np.array(epochs)[some], low[some], high[some], color=style.colour, alpha=0.15, linewidth=0)
 
 
-def short_label(name: str) -> str:
+def short_label(name: str, most: int = LONGEST_LABEL) -> str:
     """Short enough to leave room for the lines, cut out of the middle."""
     name = "".join(c if c.isprintable() else " " for c in name)
-    return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 16]}…{name[-15:]}"
+    return name if len(name) <= most else f"{name[: most - most // 3]}…{name[1 - most // 3 :]}"
 
 
 def thinned(n: int) -> np.ndarray:
@@ -367,15 +367,6 @@ def drawn_as(figure: "Figure", kind: str) -> bytes:
     return drawn.getvalue()
 
 
-def as_svg(figure: "Figure") -> str:
-    """Without a ground of its own, to be put into a page."""
-    import matplotlib.pyplot as plt
-
-    text = svg_of(figure, transparent=True)
-    plt.close(figure)
-    return text
-
-
 def svg_file(figure: "Figure") -> str:
     """With the colours that it has on a dark screen."""
     rules = "".join(
@@ -387,12 +378,12 @@ def svg_file(figure: "Figure") -> str:
     return re.sub(r"(<svg [^>]*>)", lambda found: f"{found[1]}\n{style}", svg_of(figure), count=1)
 
 
-def svg_of(figure: "Figure", **options: Any) -> str:
+def svg_of(figure: "Figure") -> str:
     import matplotlib.pyplot as plt
 
     written = io.StringIO()
     with plt.rc_context(SETTINGS):
-        figure.savefig(written, format="svg", dpi=150, metadata={"Date": None, "Creator": None}, **options)
+        figure.savefig(written, format="svg", dpi=150, metadata={"Date": None, "Creator": None})
     return compact(written.getvalue())
 
 

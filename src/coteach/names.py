@@ -33,6 +33,7 @@ class MethodFacts:
     authors_differ: bool = False  # its authors' code trains it otherwise than their paper says
     held_out: float = 0.0  # share of the samples whose given labels choose the epoch, in its own authors' way
     in_demo: bool = True  # not a part of an ablation, nor for open-set noise
+    told_the_truth: bool = False  # so that it is no rival of the others
     only_in_runs: str = ""  # why it is not for a user's own data, to end "only for `coteach run`, because"
 
 
@@ -58,6 +59,7 @@ METHOD_FACTS = {
         has_warmup=False,
         has_keep_rate=False,
         held_out=0.1,
+        told_the_truth=True,
         only_in_runs="it needs the true flip matrix, which nobody knows of their own labels",
     ),
     "mentornet": MethodFacts("self-paced, learns from its own small losses", "MentorNet", "#857F00", "D"),
@@ -146,6 +148,9 @@ MEASURES = {  # of an epoch: what an axis says, and where it ends
     "total_variation": ("total variation", 1.0),
     "keep_rate": ("keep rate λ", 1.0),
 }
+
+# What a field is called on the command line, where all commands have the same word for it.
+FLAG_WORDS = {"tau": "noise_rate"}
 
 NEAR = 0.55  # difflib's ratio: "asym" finds asymmetric (0.57), "hinge" does not find gce (0.5)
 

@@ -1,5 +1,6 @@
 """The plan of a training: how long, how fast, how much is kept in each epoch. No torch, no data."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,11 @@ from coteach.fidelity import PAPER, Fidelity
 OF_METHOD: dict[str, dict[str, Any]] = {
     "dividemix": {"warmup": 10, "mixup": 4.0, "guess_weight": 25.0, "guess_ramp": 16, "class_balance": 1.0},
 }
+
+# A warm-up with a loss of its own ends before networks begin to learn wrong labels …
+WARMUP_EPOCHS = 10
+# … but where samples are few, not before they have learnt anything.
+WARMUP_STEPS = 320
 
 
 @dataclass(frozen=True)
@@ -217,6 +223,15 @@ class Plan:
     def beta1(self, epoch: int) -> float:
         """Adam's first momentum in this epoch."""
         return schedules.beta1(epoch, self.decay_start, beta1_drop=self.fidelity.beta1_drop)
+
+
+def two_loss_warmup(epochs: int, steps: int) -> int:
+    """Epochs before the loss changes, of which each has so many steps; at most three quarters of all.
+
+    >>> two_loss_warmup(20, 468), two_loss_warmup(50, 20), two_loss_warmup(4, 20), two_loss_warmup(1, 20)
+    (10, 16, 3, 1)
+    """
+    return max(1, min(3 * epochs // 4, max(WARMUP_EPOCHS, math.ceil(WARMUP_STEPS / steps))))
 
 
 def check_guesses(method: str, plan: Plan) -> None:

@@ -132,7 +132,7 @@ def module_named(name: str | None) -> str | Callable[..., Any] | None:
     where, colon, what = name.partition(":")
     if not (colon and where and what):
         raise ValueError(
-            f"--module is {name}: give one of {', '.join(NETWORKS)}, or package.module:factory for your own."
+            f"--network is {name}: give one of {', '.join(NETWORKS)}, or package.module:factory for your own."
         )
     try:
         with modules_from_here():
@@ -267,7 +267,9 @@ def network_to_time(classifier: RobustClassifier, shape: tuple[int, ...], n_clas
         options = classifier._routed("module__")
         module, options = chosen_module(params, options, shape, is_modern(params, shape), device)
         if isinstance(module, str) and module != MODERN_NETWORK and "width" in options:
-            raise ValueError(f"{module} has one width only: leave --width out, or give --module {MODERN_NETWORK}.")
+            raise ValueError(
+                f"{module} has one width only: leave --width out, or give --network {MODERN_NETWORK}."
+            )
         return checked_network(module, options, shape, n_classes).train().to(device)
 
 

@@ -153,14 +153,14 @@ def estimated(job: FitJob) -> NoiseEstimate:
     what, verbose = "estimating the noise rate", job.params["verbose"]
     if job.clean is False and job.validation is not None:
         method = uses_the_rate(METHODS[job.params["method"]], job.plan)
-        with bar(verbose, what, len(RATES) * method.n_epochs(job.plan)) as advance:
+        with bar(verbose, what, len(RATES) * method.n_epochs(job.plan), len(RATES)) as advance:
             return choose_rate(
                 job.problem(0.0), method, job.plan, job.build, *job.validation, job.engine, advance=advance
             )
     x_V, y_V = job.validation if job.clean and job.validation is not None else (None, job.y_M)
     plan, folds = replace(job.plan, loss=None, warmup_loss=None), min(FOLDS, len(job.y_M))
     plan = replace(plan, epochs=epochs_to_estimate(plan, len(job.y_M)))
-    with bar(verbose, what, folds * METHODS["standard"].n_epochs(plan)) as advance:
+    with bar(verbose, what, folds * METHODS["standard"].n_epochs(plan), folds) as advance:
         p_MC, p_FVC = of_folds(
             job.x_M, job.y_M, job.n_classes, job.build, plan, x_V, folds, job.seed, job.engine, advance=advance
         )
@@ -196,7 +196,10 @@ def train_networks(
             raise StopTraining
 
     torch.manual_seed(job.seed)  # for dropout
-    with bar(params["verbose"], method.name, method.n_epochs(plan)) as advance, suppress(StopTraining):
+    with (
+        bar(params["verbose"], f"training {method.name}", method.n_epochs(plan)) as advance,
+        suppress(StopTraining),
+    ):
         fit(job.problem(rate), method, plan, job.build, engine=job.engine, ledger=True, on_epoch=after)
     assert training is not None
     ledger = ledger_of(training)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from coteach.data.base import Items, Samples
 from coteach.data.features import check_finite
+from coteach.stages import enter_stage, part_in_words
 
 NOT_DATA_SETS = (list, tuple, dict, str, bytes)
 OF_ARRAYS = ("shape", "__array__", "__dataframe__")  # what arrays and frames have, and data sets have not
@@ -195,16 +196,29 @@ def one_shape(x: np.ndarray | Samples) -> tuple[int, ...]:
 
 
 @contextmanager
-def bar(verbose: int, what: str, total: int) -> Iterator[Callable[..., None]]:
-    """`advance(n, note)`, which shows it if there is to be anything to see."""
-    if not verbose:
-        yield lambda n=1, note="": None
-        return
+def bar(verbose: int, what: str, total: int, parts: int = 1) -> Iterator[Callable[..., None]]:
+    """`advance(n, note)`, which shows it if there is to be anything to see; some work has several equal parts."""
+    done, at = 0, part_in_words(what, 0, total, parts)
+    enter_stage(at)
+    with bars_on_screen() if verbose else nullcontext() as bars:
+        task = bars.add_task(at, total=total, note="") if bars else None
+
+        def advance(n: int = 1, note: str = "") -> None:
+            nonlocal done, at
+            done += n
+            before, at = at, part_in_words(what, done, total, parts)
+            if at != before:
+                enter_stage(at)
+            if bars and task is not None:
+                bars.update(task, advance=n, note=note, description=at)
+
+        yield advance
+
+
+def bars_on_screen() -> AbstractContextManager:
     from coteach.terminal import progress_bars
 
-    with progress_bars() as bars:
-        task = bars.add_task(what, total=total, note="")
-        yield lambda n=1, note="": bars.update(task, advance=n, note=note)
+    return progress_bars()
 
 
 # ---- what scikit-learn refuses, in clearer words ---------------------------------------------------------------

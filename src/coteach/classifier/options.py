@@ -18,7 +18,7 @@ from coteach.fidelity import parse
 from coteach.methods import METHODS
 from coteach.modern import MODERN_EPOCHS, MODERN_NETWORK, SMALLEST_SIDE, mirrors, modern_batch, modern_plan
 from coteach.names import LOSS_MEANINGS, ONLY_IN_RUNS, check_name
-from coteach.plan import OF_METHOD, Plan, check_guesses
+from coteach.plan import OF_METHOD, Plan, check_guesses, two_loss_warmup
 
 LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
 LEAST |= {"lookahead": 0, "shift": 0, "cutout": 0, "strong_view": 0, "guess_ramp": 0}
@@ -34,10 +34,6 @@ ANSWERS = ("mirror", "weak_selection", "decoupled_decay", "mixture")
 AXES = (*SHARES, *AMOUNTS, *ANSWERS, "lookahead", "shift", "cutout", "strong_view", "guess_ramp", "temperature")
 STEPS_OF_AN_EPOCH = 16  # at least, for few samples
 SMALLEST_BATCH = 8
-# A warm-up with a loss of its own ends before networks begin to learn wrong labels …
-WARMUP_EPOCHS = 10
-# … but where samples are few, not before they have learnt anything.
-WARMUP_STEPS = 320
 
 
 def check_arguments(params: Mapping[str, Any], optimizer_options: dict[str, Any]) -> None:
@@ -195,18 +191,16 @@ def losses_of(params: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 def warmup_of(params: Mapping[str, Any], steps: int) -> int:
     """A fifth of the epochs unless given; three quarters in Co-training, which drifts from the labels once it
-    learns from its own. With a loss of its own WARMUP_EPOCHS, more if these have fewer than WARMUP_STEPS, an epoch
-    having so many `steps`; at most three quarters."""
+    learns from its own. With a loss of its own as long as `plan.two_loss_warmup` says."""
     if params["warmup"] is not None:
         return params["warmup"]
-    most = 3 * params["epochs"] // 4
     if METHODS[params["method"]].views:
-        return max(1, most)
+        return max(1, 3 * params["epochs"] // 4)
     if losses_of(params)[1] is None:
         by_mixture = params["mixture"] or params["method"] == "dividemix"
         part = (4 if by_mixture else 2) if params.get("modern") else 5
         return max(1, params["epochs"] // part)
-    return max(1, min(most, max(WARMUP_EPOCHS, math.ceil(WARMUP_STEPS / steps))))
+    return two_loss_warmup(params["epochs"], steps)
 
 
 def seed_of(random_state: Any) -> int:

@@ -5,6 +5,7 @@ Nothing heavy is imported before a command is known, so that `--help` answers at
 
 import _thread
 import io
+import itertools
 import os
 import platform
 import signal
@@ -186,9 +187,10 @@ def parsed(words: list[str]) -> Any:
         raise SystemExit(0)
     if name not in COMMANDS:
         names.check_name("command", name, COMMANDS)
-    words = with_own_words(name, words)
-    refuse_unknown_flags(name, COMMANDS[name][0], words[1:])
-    return tyro.cli(COMMANDS[name][0], prog=f"coteach {name}", args=completed(words)[1:], registry=REGISTRY)
+    kind = COMMANDS[name][0]
+    words = with_own_words(kind, words[1:])
+    refuse_unknown_flags(name, kind, words)
+    return tyro.cli(kind, prog=f"coteach {name}", args=completed(words), registry=REGISTRY)
 
 
 def print_help(name: str, everything: bool) -> None:
@@ -209,7 +211,7 @@ def print_help(name: str, everything: bool) -> None:
 def completed(arguments: list[str]) -> list[str]:
     """With the usual value after each flag that may stand alone."""
     found = []
-    for word, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+    for word, following in itertools.zip_longest(arguments, arguments[1:], fillvalue="-"):
         found.append(word)
         if word in VALUE_IF_ALONE and following.startswith("-"):
             found.append(VALUE_IF_ALONE[word])

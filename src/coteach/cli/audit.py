@@ -20,6 +20,7 @@ from coteach import names
 from coteach.checks import LARGEST_SIDE, is_whole
 from coteach.names import Flag
 from coteach.runs.folder import claim_folder, locked, refuse_if_taken
+from coteach.stages import listening
 from coteach.terminal import console, progress_bars
 from coteach.turns import modules_from_here
 
@@ -55,7 +56,7 @@ RECIPE_NUMBERS = ("shift", "cutout", "mixup", "label_smoothing", "lookahead", "o
 RECIPE_ANSWERS = ("mirror", "weak_selection")
 TABLE_SUFFIXES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
 DEFAULT_FOLDER = Path("runs/audit")
-OF_PIXELS = ("module", "recipe", "width", "mirror", "shift", "cutout")  # flags
+OF_PIXELS = ("network", "recipe", "width", "mirror", "shift", "cutout")  # flags
 OF_NETWORKS = ("method", "loss", "epochs", *OF_PIXELS, *RECIPE_NUMBERS[2:], "weak_selection")
 LEARNERS = {"linear": "linear models in rounds", "trees": "boosted trees in rounds"}
 PIXEL_SIDE = 32  # side of images that are learnt as they are
@@ -93,7 +94,7 @@ class Audit:
     """What learns: linear (for features), trees (for tables) or network; auto is linear or network."""
     method: Annotated[str | None, Flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
     loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSS_MEANINGS))] = None
-    module: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
+    network: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
     """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
     recipe: Annotated[Literal["paper", "modern"] | None, Flag("NAME", "modern for images, else paper")] = None
     """Where defaults come from: modern has a network and optimiser of today, paper a small network and Adam."""
@@ -257,7 +258,7 @@ def audit_command(audit: Audit) -> None:
         if any(":" in name and is_code(name) for name in (audit.module or "", audit.encoder)):
             stack.enter_context(modules_from_here())  # to the end: such code may import more when it is called
         classifier: Learner = new_classifier(
-            audit.module,
+            audit.network,
             audit.device,
             method=audit.method,
             loss=audit.loss,
@@ -299,7 +300,7 @@ def audit_command(audit: Audit) -> None:
             print_line(
                 "note: that is long for a CPU: a smaller --size, an --encoder or --embeddings take much less"
             )
-        with expected_progress(called, seconds if told else None):
+        with expected_progress("training", seconds if told else None) as say, listening(say):
             findings = judge(classifier, samples, audit.share)
         spent = {
             "reading": read - began,
@@ -307,7 +308,7 @@ def audit_command(audit: Audit) -> None:
             "training": findings.seconds,
             "expected": whole,
         }
-        summary = write_findings(findings, folder, spent, audit.module, audit.check or 0)
+        summary = write_findings(findings, folder, spent, audit.network, audit.check or 0)
         print_findings(summary, findings.notes[len(samples.notes) :])
         print_line(f"written to {folder}: {', '.join(files_in(folder))}")
         if summary["suspects"]:
@@ -508,7 +509,7 @@ def odd_lines(odd: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 class ExpectedBar(ProgressColumn):
-    """A bar that fills with time: the training tells nothing while it estimates the noise rate."""
+    """A bar that fills with time: the parts of a fit take unequal times."""
 
     def render(self, task: Task) -> ProgressBar:
         seconds = task.fields["seconds"]
@@ -527,11 +528,11 @@ class ElapsedColumn(ProgressColumn):
 
 
 @contextmanager
-def expected_progress(name: str, seconds: float | None) -> Iterator[None]:
-    """A bar for so many seconds; without them it only shows that something goes on."""
+def expected_progress(name: str, seconds: float | None) -> Iterator[Callable[[str], None]]:
+    """A bar for so many seconds; without them it only shows that something goes on. It says what is told to it."""
     with Progress(TextColumn("{task.description}"), ExpectedBar(), ElapsedColumn(), console=console) as progress:
         task = progress.add_task(name, total=None, seconds=seconds and max(seconds, 1e-3), done=False)
-        yield
+        yield lambda words: progress.update(task, description=words)
         progress.update(task, done=True)
 
 

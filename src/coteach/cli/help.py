@@ -40,8 +40,8 @@ SHORT_TEXTS = {  # names without their meanings
     ("run", "network"): "Network, such as mlp, small_cnn, cnn7, preact_resnet18 or fast_cnn.",
     ("run", "recipe"): "Where defaults come from: the paper's appendix, or a learner of today.",
 }
-# Words that mean the same in every command, and the field that has them in one.
-SAME_WORDS = {("run", "--noise-rate"): "--tau", ("audit", "--network"): "--module"}
+# Words that mean the same: each is taken for the one that a command has.
+SYNONYMS = {"seed": "seeds", "seeds": "seed", "module": "network", "tau": "noise_rate"}
 
 
 def command_help(command: str, kind: type, about: str, everything: bool) -> Group:
@@ -77,7 +77,7 @@ def flag_table(command: str, kind: type, group: list[str], everything: bool) -> 
             default = default.split("; ")[0]
         about = Text(f"{text} ")
         about.append(f"({default})", "dim")
-        table.add_row(Text(f"{spelling(command, field)} {look.metavar}".strip()), about)
+        table.add_row(Text(f"{spelling(field)} {look.metavar}".strip()), about)
     return table
 
 
@@ -91,13 +91,17 @@ def flag_of(field: Field) -> Flag:
     return Flag(getattr(field.type, "__name__", "NAME").upper() if isinstance(field.type, type) else "NAME", "")
 
 
-def spelling(command: str, field: Field) -> str:
+def spelling(field: Field) -> str:
     """The flag of a field, as it is typed; a switch that is on is there to be turned off."""
     if tyro.conf.Positional in getattr(field.type, "__metadata__", ()):
         return ""
-    flag = f"--{field.name.replace('_', '-')}"
-    common = {own: word for (of, word), own in SAME_WORDS.items() if of == command}
-    return f"--no-{flag[2:]}" if field.default is True else common.get(flag, flag)
+    flag = as_flag(field.name)
+    return f"--no-{flag[2:]}" if field.default is True else flag
+
+
+def as_flag(name: str) -> str:
+    """A field as it is typed."""
+    return f"--{names.FLAG_WORDS.get(name, name).replace('_', '-')}"
 
 
 @cache
@@ -112,25 +116,33 @@ def flag_texts(kind: type) -> dict[str, str]:
     return found
 
 
-def with_own_words(command: str, words: list[str]) -> list[str]:
-    """With the command's own flag for a word that is the same in all commands."""
-    return [SAME_WORDS.get((command, word), word) for word in words]
+def with_own_words(kind: type, words: list[str]) -> list[str]:
+    """With the command's own flag for a word that means the same."""
+    own = {as_flag(field.name) for field in fields(kind)}
+    both = {f"--{word}": as_flag(name) for word, name in SYNONYMS.items()}
+    other = {word: flag for word, flag in both.items() if word not in own and flag in own}
+    found = []
+    for word in words:
+        flag, equals, value = word.partition("=")
+        found.append(other.get(flag.replace("_", "-"), flag) + equals + value)
+    return found
 
 
 def refuse_unknown_flags(command: str, kind: type, words: list[str]) -> None:
     """Raise a ValueError that names the nearest flag."""
-    known = sorted(flags_of(command, kind))
+    known = sorted(flags_of(kind))
     for word in words:
         flag = word.partition("=")[0].replace("_", "-")
         if flag.startswith("--") and flag not in known:
-            near = names.nearest(flag, known)
+            begun = [name for name in known if name.startswith(flag)]
+            ending = [name for name in known if name.endswith(flag[1:])]  # --noise-rate for --rate
+            near = names.nearest(flag, begun or ending) or names.nearest(flag, known)
             raise ValueError(f"coteach {command} has no flag {flag}{near}: its --help-all lists them.")
 
 
-def flags_of(command: str, kind: type) -> Iterator[str]:
+def flags_of(kind: type) -> Iterator[str]:
     for field in fields(kind):
-        flag = f"--{field.name.replace('_', '-')}"
-        yield from (flag, spelling(command, field))
+        yield from (as_flag(field.name), spelling(field))
         if isinstance(field.default, bool):
-            yield f"--no-{flag[2:]}"
+            yield as_flag(f"no-{field.name}")
     yield from ("--help", "--help-all")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from coteach.names import Flag
+from coteach.names import FLAG_WORDS, Flag
 
 NUMBER_WORDS: dict[Any, str] = {int: "whole number", float: "number"}
 REGISTRY = ConstructorRegistry()
@@ -20,7 +20,9 @@ def describe_flags(command: type) -> None:
         for flag in getattr(hint, "__metadata__", ()):
             if isinstance(flag, Flag):
                 default = f"(default: {flag.default})"
-                look = tyro.conf.arg(metavar=flag.metavar, help=flag.text, help_behavior_hint=default)
+                look = tyro.conf.arg(
+                    name=FLAG_WORDS.get(name), metavar=flag.metavar, help=flag.text, help_behavior_hint=default
+                )
                 command.__annotations__[name] = Annotated[hint, look]
 
 

@@ -38,11 +38,15 @@ class Measured(Protocol):
 
 
 def progress_note(epoch: Measured) -> str:
+    """For a bar whose description is the method: what it is at."""
+    return ", ".join(filter(None, ["estimating the flips" * epoch.preliminary, accuracy_note(epoch)]))
+
+
+def accuracy_note(epoch: Measured) -> str:
     if not epoch.rows:
         return ""
     accuracies = [a for row in epoch.rows for a in row["test_accuracy"]]
-    stage = "estimating, " if epoch.preliminary else ""
-    return f"{stage}accuracy {100 * sum(accuracies) / len(accuracies):.1f} %"
+    return f"accuracy {100 * sum(accuracies) / len(accuracies):.1f} %"
 
 
 def run_command(asked: Experiment) -> None:
@@ -59,12 +63,12 @@ def run_command(asked: Experiment) -> None:
 
     with progress_bars() as progress:
         done = rows_kept(asked.resume) / len(experiment.seeds) if asked.resume else 0
-        task = progress.add_task(
-            experiment.method, total=n_epochs(experiment), completed=round(done), visible=False, note=""
-        )
+        task = progress.add_task("", total=n_epochs(experiment), completed=round(done), visible=False, note="")
 
         def show(epoch: "Epoch") -> None:  # not before, or a refusal would stand below a dead bar
-            progress.update(task, advance=share(epoch), visible=True, note=progress_note(epoch))
+            stage = "estimating the flips" if epoch.preliminary else f"training {experiment.method}"
+            note = accuracy_note(epoch)
+            progress.update(task, advance=share(epoch), visible=True, description=stage, note=note)
 
         result = run(
             experiment,

@@ -1,25 +1,17 @@
 """The curves of runs: every measure of every epoch, a line for each run, a band over its seeds."""
 
-import html
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from markupsafe import Markup
 
 from coteach.figures import (
     FIGURE_FORMATS,
     Grid,
     Lines,
-    as_svg,
     draw_grid,
-    draw_line,
-    line_styles,
-    name_lines,
-    new_figure,
     numbered,
     over_seeds,
     short_label,
@@ -28,10 +20,6 @@ from coteach.names import MEASURES, METHOD_FACTS
 from coteach.report.groups import Group
 from coteach.report.read import Run
 from coteach.turns import own_warning_filters
-
-PAGE_PANEL_HEIGHT, PAGE_PANEL_WIDTH = 2.9, 5.6  # inches
-BLACK_ATTRIBUTE = re.compile(r'="(#000000|black)"')
-LEFT_TO_THE_PAGE = ("font-family", "font-kerning")
 
 
 def curve(run: Run, measure: str) -> tuple[list[int], np.ndarray]:
@@ -70,55 +58,6 @@ def any_script() -> Iterator[None]:
     with own_warning_filters():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         yield
-
-
-@any_script()
-def panel_svg(group: Group, measure: str, prefix: str) -> Markup:
-    """One measure of one group, for a page."""
-    figure, axes = new_figure(1, 1, PAGE_PANEL_HEIGHT, PAGE_PANEL_WIDTH)
-    text, top = MEASURES[measure]
-    styles = line_styles(group.runs)
-    for label, run in group.runs.items():
-        if has(run, measure):
-            draw_line(axes[0, 0], label, styles[label], *curve(run, measure), top)
-    axes[0, 0].set_ylabel(text)
-    axes[0, 0].set_xlabel("epoch")
-    name_lines(figure, axes)
-    title = f"{text} by epoch, {group.title}: {', '.join(group.runs)}"
-    return inline(as_svg(figure), prefix, title)
-
-
-def inline(svg: str, prefix: str, title: str) -> Markup:
-    """Matplotlib's SVG as a part of a page: the element alone, named for those who do not see it.
-
-    No style that its policy forbids, black in its ink; `prefix` makes the ids its own.
-    """
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<[^>]*?) style="([^"]*)"', lambda found: found[1] + as_attributes(found[2]), svg)
-    svg = BLACK_ATTRIBUTE.sub('="currentColor"', svg)
-    svg = svg.replace("xlink:href=", "href=")
-    svg = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
-    (box,) = re.findall(r'<svg[^>]* viewBox="([^"]*)"', svg)
-    _, body = svg.split(">", 1)
-    label = html.escape(title)
-    return Markup(f'<svg class="drawn" viewBox="{box}" role="img" aria-label="{label}">{body.strip()}')
-
-
-def as_attributes(style: str) -> str:
-    """A style as attributes, which no policy forbids; of a font its size and weight."""
-    found = ""
-    for rule in filter(None, (rule.strip() for rule in style.split(";"))):
-        name, _, value = (part.strip() for part in rule.partition(":"))
-        if name == "font":
-            weight = re.match(r"(bold|[1-9]00) ", value)
-            found += f' font-weight="{weight[1]}"' if weight else ""
-            (size,) = re.findall(r"([\d.]+)px", value)
-            found += f' font-size="{size}"'
-        elif name not in LEFT_TO_THE_PAGE:
-            found += f' {name}="{value}"'
-    return found
 
 
 # ---- for a paper ----------------------------------------------------------------------------------------------

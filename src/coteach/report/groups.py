@@ -111,7 +111,7 @@ def noise_words(run: Run) -> str:
 
 
 def named_runs(runs: list[Run], common: dict[str, str]) -> dict[str, Run]:
-    """By method and whatever is not common, in the order of the paper's tables."""
+    """By method and whatever is not common, in the order of the paper's tables; as usual before otherwise."""
     names = [
         ", ".join(
             [
@@ -123,16 +123,18 @@ def named_runs(runs: list[Run], common: dict[str, str]) -> dict[str, Run]:
     ]
     names = distinct(names, [run.folder.name for run in runs])
     names = distinct(names, [str(i) for i in range(1, len(names) + 1)])
-    return dict(sorted(zip(names, runs, strict=True), key=lambda pair: method_order(pair[1])))
+    return dict(sorted(zip(names, runs, strict=True), key=lambda pair: place_of(pair[1])))
 
 
 def method_label(run: Run) -> str:
     return METHOD_LABELS.get(run.experiment.method, run.experiment.method)
 
 
-def method_order(run: Run) -> int:
-    methods = list(METHOD_LABELS)
-    return methods.index(run.experiment.method) if run.experiment.method in METHOD_LABELS else len(methods)
+def place_of(run: Run) -> tuple[int, int]:
+    """Of its method, and then by how much is not usual."""
+    methods, method = list(METHOD_LABELS), run.experiment.method
+    order = methods.index(method) if method in METHOD_LABELS else len(methods)
+    return order, len(unusual_settings(run.experiment))
 
 
 def unusual_settings(experiment: Experiment) -> dict[str, str]:

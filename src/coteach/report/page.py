@@ -3,18 +3,18 @@
 import re
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 import coteach
-from coteach.names import EVENTS, MEASURES
+from coteach.names import EVENTS
 from coteach.pages import render
 from coteach.paper.compare import COMPARISON_HEADER, sources
-from coteach.report.curves import measured, panel_svg
+from coteach.report.charts import PANEL_BOX, PANEL_HEIGHT, PANEL_WIDTH, SWATCH, Chart, Key, chart_of, legend_of
+from coteach.report.curves import measured
 from coteach.report.groups import Group, groups_of
 from coteach.report.labels import HeatMap, flips_in_words, heat_maps
 from coteach.report.losses import VIEW_BOX, Histogram, frame_caption, frames_of, histogram
+from coteach.report.ranking import ResultRow, card, differences, result_rows, told_the_truth
 from coteach.report.read import Run
-from coteach.report.tables import command, event_rows, known_lines, result_rows, settings, took
+from coteach.report.tables import command, event_rows, known_lines, settings, took
 
 GENERATOR = "coteach report"  # by which an earlier page is known to be ours
 NUMBER = re.compile(r"[-+−]?[\d,.]+( ± [\d.]+)?( %)?|–|")
@@ -29,11 +29,13 @@ def report_page(runs: list[Run]) -> str:
     return render(
         "report",
         "report",
-        ("report.js",),
+        ("report.js", "charts.js", "tables.js"),
         generator=GENERATOR,
         title=title if len(title) < 120 else f"{title[:117]}…",
         about=about(runs),
-        groups=[(group, result_rows(group, ids), curves_of(group, g)) for g, group in enumerate(groups, 1)],
+        cards=[(f"group-{g}", found) for g, group in enumerate(groups, 1) if (found := card(group))],
+        differences=list(differences(groups)),
+        groups=[group_view(group, f"group-{g}", ids) for g, group in enumerate(groups, 1)],
         known_header=COMPARISON_HEADER[1:],
         known=[line.texts()[1:] for line in known],
         sources=sources(known),
@@ -41,7 +43,8 @@ def report_page(runs: list[Run]) -> str:
         meanings={name: EVENTS[name] for name in EVENTS if any(event.name == name for event in events)},
         articles=[article(name, run, ids[run]) for name, run in named],
         commands=[(name, command(run)) for name, run in named],
-        view_box=VIEW_BOX,
+        panel=Panel(),
+        histogram_box=VIEW_BOX,
         is_number=lambda value: NUMBER.fullmatch(str(value)) is not None,
     )
 
@@ -59,9 +62,34 @@ def about(runs: list[Run]) -> str:
     return f"{words}. Trained on {'; '.join(trained)}. Written by coteach {coteach.__version__}."
 
 
-def curves_of(group: Group, number: int) -> dict[str, Markup]:
-    """What an axis says → the drawing."""
-    return {MEASURES[measure][0]: panel_svg(group, measure, f"g{number}-{measure}") for measure in measured(group)}
+@dataclass(frozen=True)
+class Panel:
+    """Sizes of a chart, for the template."""
+
+    view_box: str = PANEL_BOX
+    width: int = PANEL_WIDTH
+    height: int = PANEL_HEIGHT
+    swatch: int = SWATCH
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """A group as it is shown: a table, charts, and one legend for all of them."""
+
+    id: str
+    group: Group
+    rows: list[ResultRow]
+    legend: list[Key]
+    charts: list[Chart]
+    gains: bool  # whether there is a Standard to be better than
+    oracles: list[str]
+
+
+def group_view(group: Group, id_: str, ids: dict[Run, str]) -> GroupView:
+    rows = result_rows(group, ids)
+    charts = [chart for measure in measured(group) if (chart := chart_of(group, measure)).lines]
+    oracles = [label for label, run in group.runs.items() if told_the_truth(run)]
+    return GroupView(id_, group, rows, legend_of(group), charts, any(row.gain != "–" for row in rows), oracles)
 
 
 @dataclass(frozen=True)

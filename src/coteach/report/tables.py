@@ -10,7 +10,7 @@ import numpy as np
 
 from coteach.data import DATASETS
 from coteach.files import as_csv, write_atomically
-from coteach.names import LOSS_MEANINGS, METHOD_MEANINGS
+from coteach.names import FLAG_WORDS, LOSS_MEANINGS, METHOD_MEANINGS
 from coteach.networks import NETWORKS
 from coteach.paper.compare import Comparison, compared, hashes
 from coteach.paper.presets import Cell, column_label, row_label
@@ -66,44 +66,6 @@ def two_digits(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-class ResultRow(NamedTuple):
-    """A row of the table on the page; `state` says how far an unfinished run is."""
-
-    id: str
-    label: str
-    seeds: str
-    epochs: str
-    mean: str
-    state: str
-    best: str
-    ensemble: str
-    label_precision: str
-    folder: str
-
-
-def result_rows(group: Group, ids: dict[Run, str]) -> list[ResultRow]:
-    return [result_row(label, run, ids[run]) for label, run in group.runs.items()]
-
-
-def result_row(label: str, run: Run, id_: str) -> ResultRow:
-    r, s, folder = result_of(run), run.summary, run.folder.as_posix()
-    if r is None:
-        return ResultRow(id_, label, "–", "–", "", "unfinished: no epoch yet", "–", "–", "–", folder)
-    both = s is not None and len(run.rows[0]["test_accuracy"]) > 1
-    return ResultRow(
-        id_,
-        label,
-        str(r.n),
-        str(r.epochs) if s is not None else f"{r.epochs} of {run.epochs or '?'}",
-        r.mean_in_words,
-        "" if s is not None else "unfinished",
-        two_digits(r.max),
-        two_digits(s["ensemble"] if s is not None and both else None),
-        two_digits(r.label_precision),
-        folder,
-    )
-
-
 def took(run: Run) -> str:
     """How long, in words; nothing of an unfinished run."""
     if run.summary is None:
@@ -122,7 +84,7 @@ def known_lines(runs: list[Run]) -> list[Comparison]:
     for file, wanted in hashes().items():
         files.setdefault(wanted, []).append(file)
     records = [record for run in runs for record in records_of(run, files)]
-    return [line for line in compared(records) if line.target is not None]
+    return [line for line in compared(records) if line.target is not None] if records else []
 
 
 def records_of(run: Run, files: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
@@ -225,7 +187,7 @@ def as_python(value: Any) -> str:
 
 
 def flags(name: str, value: Any) -> list[str]:
-    flag = "--" + name.replace("_", "-")
+    flag = "--" + FLAG_WORDS.get(name, name).replace("_", "-")
     if isinstance(value, bool):
         return [flag] if value else [flag.replace("--", "--no-", 1)]
     return [flag, *map(str, value if isinstance(value, tuple) else [value])]

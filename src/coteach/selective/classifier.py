@@ -30,6 +30,7 @@ from coteach.selective.learners import EstimatorLearners, Learners, all_classes
 from coteach.selective.linear import LinearLearners
 from coteach.selective.rounds import COPIES, ROUND_RULES, Rounds, dealt, first_samples, normalised, pick_in_rounds
 from coteach.selective.tables import numbers_of, rows_of
+from coteach.stages import enter_stage
 
 LEAST_OF_ROUNDS = {"rounds": 0, "ramp": 1, "folds": 0, "neighbours": 0}
 UNLEARNT = (
@@ -182,6 +183,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             else EstimatorLearners(self.estimator, x, labels_M, len(classes), sample_weight is not None)
         )
         rounds = self._rounds()
+        enter_stage("learning all labels")
         first_NMC = learners.probabilities(first_samples(labels_M, rounds) * weight_M, dealt(labels_M, rounds))
         first_MC = normalised(first_NMC.mean(0))
         neighbours = self._neighbours(numbers, labels_M, len(classes), first_MC)

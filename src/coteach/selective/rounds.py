@@ -14,6 +14,7 @@ from coteach.labels.folds import deal_folds
 from coteach.labels.quality import TINY, of_given_labels
 from coteach.rules import Batch, Rule, coteaching, jocor, mentornet
 from coteach.selective.learners import Learners
+from coteach.stages import enter_stage
 
 ROUND_RULES = {"mentornet": mentornet, "coteaching": coteaching, "jocor": jocor}
 COPIES = {"mentornet": 1, "coteaching": 2, "jocor": 2}
@@ -81,6 +82,7 @@ def pick_in_rounds(
         if number > rounds.ramp and kept_NM.tobytes() in known:
             break
         known.add(kept_NM.tobytes())
+        enter_stage(f"round {number}, at most {rounds.most}")
         done.history.append(row_of(number, kept_NM, done.kept_NM))
         done.kept_NM, done.p_NMC = kept_NM, learners.probabilities(kept_NM * counts_M, fold_NM)
         done.history[-1] |= agreement(done.p_NMC, y_M)
