@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import stdev
 
-from coteach.names import METHOD_LABELS
+from coteach.names import FLAG_WORDS, METHOD_LABELS
 from coteach.paper import presets
 from coteach.paper.compare import UNUSUAL, Target, targets
 
@@ -135,7 +135,8 @@ def data_of(cell: Cell) -> str:
 
 def row_of(cell: Cell) -> str:
     """What tells a variant from the others."""
-    flags = [f"`--{name.replace('_', '-')} {cell[name]}`" for name in UNUSUAL if cell.get(name) is not None]
+    given = {FLAG_WORDS.get(name, name): cell[name] for name in UNUSUAL if cell.get(name) is not None}
+    flags = [f"`--{name.replace('_', '-')} {value}`" for name, value in given.items()]
     return ", ".join([f"`{cell['method']}`", f"`{cell['fidelity']}`", *flags])
 
 

@@ -198,7 +198,7 @@ def ticks(low: float, high: float, whole: bool = False) -> list[float]:
     wanted = max((high - low) / TICKS_WANTED, 1e-9)
     power = 10.0 ** math.floor(math.log10(wanted))
     step = min(factor * power for factor in ROUND_STEPS if factor * power >= 0.9 * wanted)
-    step = max(1.0, round(step)) if whole else step
+    step = float(max(1, round(step))) if whole else step
     return [round(k * step, 9) for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
