@@ -39,7 +39,7 @@ from statistics import stdev
 
 from claims import claims_table, draw_claims
 
-from coteach.names import METHOD_LABELS
+from coteach.names import FLAG_WORDS, METHOD_LABELS
 from coteach.paper import presets
 from coteach.paper.compare import UNUSUAL, Target, targets
 
@@ -205,7 +205,8 @@ def grid(texts: dict[tuple[str, str], str]) -> str:
 
 def row_of(cell: Cell) -> str:
     """What tells a variant from the others."""
-    flags = [f"`--{name.replace('_', '-')} {cell[name]}`" for name in UNUSUAL if cell.get(name) is not None]
+    given = {FLAG_WORDS.get(name, name): cell[name] for name in UNUSUAL if cell.get(name) is not None}
+    flags = [f"`--{name.replace('_', '-')} {value}`" for name, value in given.items()]
     return ", ".join([f"`{cell['method']}`", f"`{cell['fidelity']}`", *flags])
 
 

@@ -529,7 +529,7 @@ class ElapsedColumn(ProgressColumn):
 
 @contextmanager
 def expected_progress(name: str, seconds: float | None) -> Iterator[Callable[[str], None]]:
-    """A bar for so many seconds; without them it only shows that something goes on. It says what is told to it."""
+    """A bar for so many seconds; without them it only shows that something goes on. It says what it hears."""
     with Progress(TextColumn("{task.description}"), ExpectedBar(), ElapsedColumn(), console=console) as progress:
         task = progress.add_task(name, total=None, seconds=seconds and max(seconds, 1e-3), done=False)
         yield lambda words: progress.update(task, description=words)

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from coteach.cli.run import progress_note
 from coteach.names import METHOD_FACTS, METHOD_LABELS, Flag
-from coteach.paper.words import in_words
 from coteach.plan import two_loss_warmup
 from coteach.runs import folder as files
 from coteach.runs.experiment import Experiment
@@ -114,6 +113,8 @@ def demo_command(demo: Demo) -> None:
 
 def in_figure(label: str) -> str:
     """A variant's name in words."""
+    from coteach.paper.words import in_words
+
     method, _, variant = label.partition(", ")
     return ", ".join(filter(None, (METHOD_LABELS[method], in_words(variant))))
 

@@ -18,7 +18,7 @@ PANEL_WIDTH, PANEL_HEIGHT = 400, 220
 LEFT_OF_IT, RIGHT_OF_IT, ABOVE, BELOW = 40, 8, 10, 40  # room; names at the ends of lines stand outside
 PANEL_BOX = f"{-LEFT_OF_IT} {-ABOVE} {LEFT_OF_IT + PANEL_WIDTH + RIGHT_OF_IT} {ABOVE + PANEL_HEIGHT + BELOW}"
 SWATCH = 26  # width of the piece of a line in a legend, which is as high as a letter
-NAMES_APART = 13  # from one name at an end to the next
+LINE_OF_NAMES = 13  # from one name at an end to the next
 LONGEST_NAME, SHORT_NAME = 26, 16  # letters at an end, and those that need less room; a legend has all letters
 TICKS_WANTED = 5
 ROUND_STEPS = (1, 2, 2.5, 5, 10)
@@ -166,7 +166,7 @@ def chart_of(group: Group, measure: str) -> Chart:
 
 
 def curves_of(group: Group, measure: str) -> Iterator[Curve]:
-    """Of the runs that have the measure; an epoch that has no row is NaN, like one that has no value."""
+    """One for each run that has the measure; an epoch without a row or a value is NaN."""
     for number, (label, run) in enumerate(group.runs.items()):
         epochs, values = curve(run, measure)
         if not has(run, measure) or not np.isfinite(values.mean(0)).any():
@@ -198,18 +198,18 @@ def ticks(low: float, high: float, whole: bool = False) -> list[float]:
     wanted = max((high - low) / TICKS_WANTED, 1e-9)
     power = 10.0 ** math.floor(math.log10(wanted))
     step = min(factor * power for factor in ROUND_STEPS if factor * power >= 0.9 * wanted)
-    step = max(1.0, round(step)) if whole else step
+    step = float(max(1, round(step))) if whole else step
     return [round(k * step, 9) for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 def names_at(curves: list[Curve], scale: Scale) -> list[float | None]:
     """Heights of the names at the ends of lines, apart from each other; none where they are too many."""
-    if NAMES_APART * (len(curves) - 1) > PANEL_HEIGHT:
+    if LINE_OF_NAMES * (len(curves) - 1) > PANEL_HEIGHT:
         return [None] * len(curves)
     ends = np.array([float(scale.y(end_of(curve)[1])) for curve in curves])
     order = np.argsort(ends, kind="stable")
     places = np.empty(len(curves))
-    places[order] = spread_out(ends[order], NAMES_APART, 0, PANEL_HEIGHT)
+    places[order] = spread_out(ends[order], LINE_OF_NAMES, 0, PANEL_HEIGHT)
     return [float(place) for place in places]
 
 

@@ -131,7 +131,7 @@ def method_label(run: Run) -> str:
 
 
 def place_of(run: Run) -> tuple[int, int]:
-    """Of its method, and then by how much is not usual."""
+    """The place of its method, and then how much is not usual."""
     methods, method = list(METHOD_LABELS), run.experiment.method
     order = methods.index(method) if method in METHOD_LABELS else len(methods)
     return order, len(unusual_settings(run.experiment))

@@ -67,7 +67,7 @@ def reference_of(label: str, run: Run, standards: dict[str, str]) -> str | None:
 
 
 class ResultRow(NamedTuple):
-    """Of the table on the page; `state` is what is to be said of an unfinished run."""
+    """A row of the table on the page; `state` says how far an unfinished run is."""
 
     number: int  # in its group
     id: str
@@ -163,7 +163,7 @@ class Differences:
 
 
 def differences(groups: list[Group]) -> Iterator[Differences]:
-    """Of each data set on which anything differs but methods and noises."""
+    """For each data set on which more differs than methods and noises."""
     for data in dict.fromkeys(group.data for group in groups):
         settings: dict[str, list[dict[str, str]]] = {}
         for group in groups:
@@ -188,5 +188,5 @@ def differs(name: str, every: list[dict[str, str]]) -> bool:
 
 
 def values(names: list[str], same: list[dict[str, str]]) -> list[str]:
-    """Of the runs of a label, which are several where there are several noises."""
+    """What the runs of a label have; they are several where there are several noises."""
     return [" / ".join(dict.fromkeys(one.get(name, "–") for one in same)) for name in names]
