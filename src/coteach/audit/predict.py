@@ -12,25 +12,34 @@ from coteach.audit.judge import module_named
 from coteach.audit.tables import TableEncoder
 from coteach.classifier import RobustClassifier
 from coteach.classifier.files import USUAL_NAME
+from coteach.selective.files import SavedLinearModel, is_linear, load_linear
 
 READ_TOGETHER = 256  # images
 
 
-def load_model(model: Path, module: str | None, device: str) -> tuple[RobustClassifier, Path | None]:
+Model = RobustClassifier | SavedLinearModel
+
+
+def load_model(model: Path, module: str | None, device: str) -> tuple[Model, Path | None]:
     """The classifier, and the folder that tells how its data became numbers, if there is one."""
     path = model / USUAL_NAME if model.is_dir() else model
     if model.is_dir() and not path.is_file():
-        raise ValueError(f"{model} holds no {USUAL_NAME}: give the folder of an audit, or a model file.")
+        raise ValueError(
+            f"{model} holds no {USUAL_NAME}: give the folder of an audit, but not one with trees, or a model file."
+        )
+    folder = path.parent if (path.parent / ENCODING_FILE).is_file() else None
+    if is_linear(path):
+        return load_linear(path), folder
     classifier = RobustClassifier.load(path, module=module_named(module))
     classifier.set_params(device=device)
-    return classifier, path.parent if (path.parent / ENCODING_FILE).is_file() else None
+    return classifier, folder
 
 
-def header(classifier: RobustClassifier) -> list[str]:
+def header(classifier: Model) -> list[str]:
     return ["file", "row", "predicted", "probability", *(f"p_{c}" for c in classifier.classes_)]
 
 
-def predicted_rows(classifier: RobustClassifier, places: Sequence[list], x: np.ndarray) -> Iterator[list[Any]]:
+def predicted_rows(classifier: Model, places: Sequence[list], x: np.ndarray) -> Iterator[list[Any]]:
     """Where a sample lies, the likeliest class and its probability, then that of every class."""
     for place, p_C in zip(places, classifier.predict_proba(x), strict=True):
         best = int(p_C.argmax())

@@ -26,7 +26,10 @@ class SavedLinearModel:
     bias_C: np.ndarray = field(repr=False)
 
     def predict_proba(self, x_MK: np.ndarray) -> np.ndarray:
-        logits_MC = np.asarray(x_MK, dtype=np.float64) @ self.weight_KC + self.bias_C
+        x_MK = np.asarray(x_MK, dtype=np.float64)
+        if x_MK.ndim != 2 or x_MK.shape[1] != len(self.weight_KC):
+            raise ValueError(f"x has shape {x_MK.shape}: give {len(self.weight_KC)} features a sample, as in fit.")
+        logits_MC = x_MK @ self.weight_KC + self.bias_C
         p_MC = np.exp(logits_MC - logits_MC.max(1, keepdims=True))
         return p_MC / p_MC.sum(1, keepdims=True)
 
@@ -53,6 +56,15 @@ def save_linear(classifier: "SelectiveTrainingClassifier", path: str | Path) -> 
     model = linear_model_of(classifier)
     header = {"format": LINEAR_FORMAT, "classes": json.dumps(model.classes_.tolist())}
     write_atomically(Path(path), save({"weight": model.weight_KC, "bias": model.bias_C}, metadata=header))
+
+
+def is_linear(path: str | Path) -> bool:
+    """Whether `save_linear` wrote it; False for files that are damaged or no such thing."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return (file.metadata() or {}).get("format") == LINEAR_FORMAT
+    except (OSError, SafetensorError):
+        return False
 
 
 def load_linear(path: str | Path) -> SavedLinearModel:
