@@ -104,7 +104,7 @@ def ramps() -> None:
             print(f"digits, {kind} {rate:.0%}, {epochs} epochs, ramp {ramp}: {found}", flush=True)
 
 
-def shown_both(found: Iterator[tuple[float, float]]) -> str:
+def shown_both(found: Iterator[tuple[float, ...]]) -> str:
     given, true = (list(values) for values in zip(*found, strict=True))
     return f"{shown(given)} % as given, {shown(true)} % right"
 
@@ -137,7 +137,7 @@ def more_digits(kind: str, rate: float, epochs: int, batch: int, seed: int, ramp
 def texts(rate: float, seed: int, ramp: float, epochs: int = 8, batch: int = 16) -> tuple[float, ...]:
     """The example's model and data: 900 to learn from, 300 held out, 300 with true labels."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-    import hugging_face
+    import hugging_face  # pyrefly: ignore[missing-import]
 
     def part(samples: int, drawn: int) -> tuple[Tensor, Tensor]:
         rows = hugging_face.texts(samples, drawn)

@@ -163,7 +163,7 @@ def test_names_that_are_taken_are_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, options", [("own_loop", {"epochs": 20}), ("text_dicts", {"epochs": 12})])
+@pytest.mark.parametrize("name, options", [("own_loop", {"epochs": 60}), ("text_dicts", {"epochs": 12})])
 def test_picks_in_a_loop_of_ones_own_survive_wrong_labels(name, options):
     accuracy = example(name).main(**options)
     assert accuracy["coteaching"] > accuracy["standard"] + 0.05

@@ -172,8 +172,8 @@ def test_it_returns_what_the_networks_return_with_both_logits_inside():
 @pytest.mark.parametrize("made", [namedtuple("Named", "logits other"), frozen("Frozen", ["logits", "other"])])
 def test_outputs_that_nothing_can_be_set_in(made):
     class Model(nn.Linear):
-        def forward(self, x):
-            return made(super().forward(x), 7)
+        def forward(self, input):
+            return made(super().forward(input), 7)
 
     out = coteach.Pair(lambda: Model(4, 3))(torch.ones(5, 4))
     assert (type(out), out.logits.shape, out.other) == (made, (2, 5, 3), 7)

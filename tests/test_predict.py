@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from coteach import RobustClassifier
+from coteach import RobustClassifier, SelectiveTrainingClassifier
 from coteach.audit.encoding import features
 from coteach.audit.predict import images_in
 from coteach.cli import main
-from coteach.selective.files import load_linear
+from coteach.selective.files import load_linear, save_linear
 from estimator_cases import quick, three_clouds
 from permissions import needs_users, ordinary_user, public_folder
 
@@ -47,6 +47,21 @@ def test_a_saved_classifier_labels_arrays(saved, tmp_path, capsys):
     np.testing.assert_allclose(p, model.predict_proba(x[:7]), atol=1e-6)
     assert all(float(row["probability"]) == pytest.approx(max(some)) for row, some in zip(rows, p, strict=True))
     assert list(rows[0]) == ["file", "row", "predicted", "probability", "p_ash", "p_birch", "p_cedar"]
+
+
+def test_a_linear_model_labels_arrays(saved, tmp_path, capsys):
+    """What an audit of texts writes, whose features come from an encoder."""
+    _, x = saved
+    y = np.array(["ash", "birch", "cedar"])[three_clouds()[1]]
+    model = SelectiveTrainingClassifier(noise_rate=0.1, random_state=0).fit(x, y)
+    save_linear(model, tmp_path / "linear.safetensors")
+    main(["predict", str(tmp_path / "linear.safetensors"), str(tmp_path / "new.npz")])
+    rows = rows_of(capsys.readouterr().out)
+    assert [row["predicted"] for row in rows] == model.predict(x[:7]).tolist()
+    p = np.array([[float(row[f"p_{c}"]) for c in model.classes_] for row in rows])
+    np.testing.assert_allclose(p, model.predict_proba(x[:7]), atol=1e-4)
+    np.savez(tmp_path / "narrow.npz", x=np.eye(3))
+    assert "give 5 features a sample" in refused(capsys, tmp_path / "linear.safetensors", tmp_path / "narrow.npz")
 
 
 def test_a_file_is_written_once(saved, tmp_path, capsys):

@@ -27,7 +27,9 @@ def load_model(model: Path, module: str | None, device: str) -> tuple[Model, Pat
     """The classifier, and the folder that tells how its data became numbers, if there is one."""
     path = model / USUAL_NAME if model.is_dir() else model
     if model.is_dir() and not path.is_file():
-        raise ValueError(f"{model} holds no {USUAL_NAME}: give the folder of an audit, or a model file.")
+        raise ValueError(
+            f"{model} holds no {USUAL_NAME}: give the folder of an audit, but not one with trees, or a model file."
+        )
     beside = path.parent / ENCODING_FILE
     folder = path.parent if model.is_dir() or beside.is_symlink() or beside.exists() else None
     if is_linear(path):

@@ -113,7 +113,7 @@ class Selection(nn.Module):
             ("warmup", warmup, 0),
             ("window", window, 0),
         ):
-            if not (is_whole(value) and value >= least) and (value is not None or name == "window"):
+            if (value is not None or name == "window") and not (is_whole(value) and int(value or 0) >= least):
                 raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
         assert length is not None
         self.method, self.window, self.ledger = METHODS[method], int(window), ledger

@@ -28,9 +28,7 @@ class SavedLinearModel:
     def predict_proba(self, x_MK: np.ndarray) -> np.ndarray:
         x_MK = np.asarray(x_MK, dtype=np.float64)
         if x_MK.ndim != 2 or x_MK.shape[1] != len(self.weight_KC):
-            raise ValueError(
-                f"samples have shape {x_MK.shape[1:]} but those of the audit had ({len(self.weight_KC)},)."
-            )
+            raise ValueError(f"x has shape {x_MK.shape}: give {len(self.weight_KC)} features a sample, as in fit.")
         if not np.isfinite(x_MK).all():
             row = int(np.isfinite(x_MK).all(1).argmin())
             raise ValueError(f"sample {row} has a feature that is missing or infinite: fill it in or drop it.")
