@@ -145,7 +145,10 @@ def test_the_linear_model_of_an_audit_labels_new_data(linear, tmp_path, capsys):
     main(["predict", str(folder), str(tmp_path / "new.npz")])
     rows = rows_of(capsys.readouterr().out)
     assert [row["predicted"] for row in rows] == load_linear(folder / "model.safetensors").predict(x[:7]).tolist()
-    for new, said in ((x[:7, :1], "samples have shape (1,)"), (x[:7] * np.nan, "sample 0 has a feature")):
+    for new, said in (
+        (x[:7, :1], "x has shape (7, 1): give 5 features"),
+        (x[:7] * np.nan, "sample 0 has a feature"),
+    ):
         np.savez(tmp_path / "new.npz", x=new)
         assert said in refused(capsys, folder, tmp_path / "new.npz")
 

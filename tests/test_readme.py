@@ -55,7 +55,10 @@ def test_there_is_no_gain_in_accuracy_at_symmetric_noise_as_it_says(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     assert "With symmetric noise of 30 % the lines above show no gain in accuracy" in TEXT
     digits = coteach.data.load("digits")
-    x, y = np.concatenate([digits.x_train, digits.x_test]), np.concatenate([digits.y_train, digits.y_test])
+    x, y = (
+        np.concatenate([np.asarray(part) for part in parts])
+        for parts in ((digits.x_train, digits.x_test), (digits.y_train, digits.y_test))
+    )
     given = coteach.noise.corrupt(y[:1200], "symmetric", 0.3).labels
     fits = [
         coteach.RobustClassifier(method, noise_rate=rate, random_state=0).fit(x[:1200], given)

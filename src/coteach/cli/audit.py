@@ -255,7 +255,7 @@ def audit_command(audit: Audit) -> None:
         from coteach.encoders.named import is_code
         from coteach.engine.setup import chosen_device
 
-        if any(":" in name and is_code(name) for name in (audit.module or "", audit.encoder)):
+        if any(":" in name and is_code(name) for name in (audit.network or "", audit.encoder)):
             stack.enter_context(modules_from_here())  # to the end: such code may import more when it is called
         classifier: Learner = new_classifier(
             audit.network,

@@ -37,7 +37,7 @@ class Predict:
     """New data of the same kind: images or folders of them, tables, npz files with an array x."""
     out: Annotated[Path | None, Flag("CSV", "none, it is printed")] = None
     """File to write, which must not be there yet."""
-    module: Annotated[str | None, Flag("M", "none")] = None
+    network: Annotated[str | None, Flag("NAME", "none")] = None
     """package.module:factory of the network, if the model was trained with one of your own."""
     device: Annotated[str, Flag("D", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
@@ -54,7 +54,7 @@ class Predict:
 
 def predict_command(predict: Predict) -> None:
     predict.check()
-    with modules_from_here() if ":" in (predict.module or "") else nullcontext():
+    with modules_from_here() if ":" in (predict.network or "") else nullcontext():
         label_new_data(predict)
 
 
@@ -63,7 +63,7 @@ def label_new_data(predict: Predict) -> None:
     from coteach.engine.setup import chosen_device
 
     chosen_device(predict.device)
-    classifier, folder = load_model(predict.model, predict.module, predict.device)
+    classifier, folder = load_model(predict.model, predict.network, predict.device)
     rows = [header(classifier)]
     with progress_bars(Console(stderr=True)) as bars:  # so that a CSV can be piped on
         task = bars.add_task("predicting", total=None, note="")
