@@ -4,10 +4,12 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from coteach.audit.review import review_page
 from coteach.cli import main
+from coteach.labels.checked import Drawn
 from page_cases import HOSTILE, Page, harmless
 from review_audits import made_up, with_pictures, with_rows, write_audit
 
@@ -40,6 +42,16 @@ class Review(Page):
             rows = list(csv.DictReader(file))
         assert download.value.suggested_filename == f"decisions-{len(rows)}.csv"
         return rows
+
+
+def review_of_check(review, path: Path) -> Review:
+    """Thirty samples of ninety in three parts, of which the first ten are of the worst."""
+    drawn = Drawn(np.arange(30), np.arange(30) // 10, np.array([15, 15, 60]))
+    findings = made_up(CLASSES, N, SUSPECTS)
+    path.parent.mkdir(exist_ok=True)
+    page = review_page(findings, path.parent, "a", drawn, np.ones(N, dtype=bool))
+    path.write_text(page, encoding="utf-8")
+    return review()
 
 
 @pytest.fixture
@@ -373,7 +385,9 @@ def test_hostile_labels_ids_texts_and_cells_are_shown_as_text(review):
 
     i = findings.suspects.index[10]
     assert page.tab.locator("#text").text_content() == shown(f"{hostile} {i}", "\n")
-    assert page.tab.locator("#cells td").last.text_content() == shown(hostile, "\n")
+    assert page.tab.locator("#cells tbody tr").last.locator("td").first.text_content() == shown(hostile, "\n")
+    beside = page.tab.locator("#examples blockquote").first.text_content() or ""
+    assert beside.startswith(shown(hostile, "\n")[:100])
     assert page.tab.locator("#name").text_content() == shown(f"{hostile}{i}")
     assert page.tab.locator("#choose-label option").all_text_contents() == [shown(c) for c in sorted(HOSTILE)]
     assert page.tab.locator("#given").text_content() == shown(str(findings.suspects.given[10]))
@@ -476,7 +490,7 @@ def test_nothing_is_wider_than_the_screen(width, review):
     page.press("a k d")
     page.tab.click("#export")
     assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
-    outside = """width => [...document.querySelectorAll('button, select, input, h1, h2, dd, .track')].filter(e => {
+    outside = """width => [...document.querySelectorAll('button, select, input, textarea, h1, h2, dd, .track')].filter(e => {
         const box = e.getBoundingClientRect();
         return e.checkVisibility() && (box.right > width + 1 || box.left < -1);
     }).map(e => e.outerHTML.slice(0, 80))"""
@@ -500,8 +514,8 @@ def test_the_keyboard_reaches_everything_and_the_focus_is_seen(review):
         if name:
             assert outline not in ("none", "hidden"), name
             reached.add(name)
-    wanted = page.tab.evaluate("""() => [...document.querySelectorAll('button, select, input')].filter(
-        e => e.checkVisibility() && !e.disabled).map(e => e.id)""")
+    wanted = page.tab.evaluate("""() => [...document.querySelectorAll('button, select, input, textarea')].filter(
+        e => e.checkVisibility() && !e.disabled && !e.closest('#likely')).map(e => e.id)""")
     assert set(wanted) | {"list"} <= reached
 
 
@@ -562,7 +576,6 @@ def test_a_page_of_samples_to_check_does_not_call_them_suspects(review, tmp_path
     page = review()
     assert page.text("shown") == f"{SUSPECTS} suspects, the worst first"
     path = tmp_path / "audit" / "review.html"
-    path.write_text(review_page(made_up(CLASSES, N, SUSPECTS), path.parent, "a", to_check=True), encoding="utf-8")
-    page = review()
+    page = review_of_check(review, path)
     assert page.text("title").startswith("Labels to check of ")
     assert page.text("shown") == f"{SUSPECTS} samples, in random order"

@@ -132,7 +132,7 @@ class Grid {
       card.append(image);
     }
     card.append(pairLine("line pair", label(audit.given[s]), label(audit.suggested[s])));
-    const about = this.page.summary(s);
+    const about = this.page.summary(s, 240);
     const small = make("div", about ? "words small" : "line small");
     small.append(own(about || visible(audit.id[s])));
     if (!audit.pictures) card.append(small);

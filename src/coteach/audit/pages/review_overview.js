@@ -19,7 +19,11 @@ function rateRow(name, words, { rate, low, high }, most) {
   return row;
 }
 
-const between = (low, high) => `${shareOf(low).replace(" %", "")} to ${shareOf(high)}`;
+/** With as many digits as the larger one needs. */
+function between(low, high) {
+  const digits = high < 0.0995 ? 1 : 0;
+  return `${(100 * low).toFixed(digits)} to ${(100 * high).toFixed(digits)} %`;
+}
 
 function drawRates(page) {
   const { audit } = page;

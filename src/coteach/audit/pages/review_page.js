@@ -65,11 +65,11 @@
     return [kind, decisions.others.has(s) ? `≠ ${words}` : words];
   }
 
-  /** The beginning of a text or row; nothing where there is none. */
-  function summary(s, most = 120) {
-    if (audit.text) return visible(audit.text[s].slice(0, most).replace(/\s+/g, " "));
-    if (audit.cells) return visible(audit.cells[s].filter(Boolean).join(" · ").slice(0, most).replace(/\s+/g, " "));
-    return "";
+  /** The beginning of a text or row in one line; nothing where there is none. */
+  function summary(s, most) {
+    const cells = () => audit.columns.map((column, k) => `${column} ${audit.cells[s][k]}`).join(" · ");
+    const words = audit.text ? audit.text[s] : audit.cells ? cells() : "";
+    return words && visible(words.slice(0, most).replace(/\s+/g, " "));
   }
 
   function rowOf(place) {
@@ -90,7 +90,7 @@
     const middle = make("div");
     const name = make("div", "line small");
     name.append(own(visible(audit.id[s])));
-    const words = audit.text ? summary(s) : "";
+    const words = audit.text ? summary(s, 120) : "";
     if (words) name.append(" · ", own(words));
     middle.append(pairLine("line pair", label(audit.given[s]), label(audit.suggested[s])), name);
     const [kind, verdict] = said(s);
@@ -376,6 +376,11 @@
     if (view === "overview") drawOverview(page);
   }
 
+  /** Where keys mean decisions. */
+  function focusView() {
+    $({ one: "list", grid: "grid", overview: "overview" }[view]).focus({ preventScroll: true });
+  }
+
   function showView(name) {
     saveNote();
     view = name;
@@ -389,9 +394,7 @@
     draw(); // gives list and grid their height, without which they cannot scroll
     if (at >= 0 && name !== "overview") bringIntoView();
     draw();
-    if (name === "grid") $("grid").focus();
-    if (name === "one") $("list").focus();
-    if (name === "overview") $("overview").focus();
+    focusView();
   }
 
   // ---- moving and deciding ----
@@ -517,10 +520,12 @@
 
   /** Shows what passes; the suspect `wanted`, or the next that passes, is looked at. */
   function refilter(wanted = Math.max(at, 0)) {
+    const before = at;
     $("end").hidden = true;
     shown = matching(audit, decisions, filter());
     grid.keepShown();
     at = shown.length ? shown[Math.min(placeOf(shown, wanted), shown.length - 1)] : -1;
+    if (at !== before) $("suspect").scrollTop = 0;
     const all = shown.length === audit.id.length;
     const order = toCheck ? "in random order" : "the worst first";
     $("shown").textContent = all ? `${many(shown.length, what)}, ${order}` : `${many(shown.length, what)} of ${amount(audit.id.length)}, ${order}`;
@@ -547,7 +552,7 @@
   function goToOpen() {
     const s = shown.find((one) => decisions.of[one] === undefined);
     if (s !== undefined) goTo(s);
-    $(view === "grid" ? "grid" : "list").focus();
+    focusView();
   }
 
   function clearFilter() {
@@ -628,7 +633,7 @@
 
   function importText({ taken, same, differ, notes }) {
     const both = same + differ;
-    const parts = [`${many(taken, "decision")} taken over`];
+    const parts = [taken ? `${many(taken, "decision")} taken over` : "no new decisions"];
     if (both) parts.push(`of ${amount(both)} that both of you decided ${amount(same)} agree (${Math.round((100 * same) / both)} %)`);
     if (notes) parts.push(many(notes, "note"));
     return `${parts.join("; ")}.${differ ? ` ${many(differ, "disagreement")}: yours stay until you decide again.` : ""}`;
@@ -656,7 +661,7 @@
   function close(name) {
     $(name).hidden = true;
     draw();
-    $(view === "grid" ? "grid" : "list").focus();
+    focusView();
   }
 
   function fillPrint() {
@@ -733,7 +738,7 @@
     const within = event.target.closest("main input, main select, main summary, main textarea");
     const leaves = event.key === "Escape" || (event.key === "Enter" && event.target.id === "note" && !event.shiftKey);
     if (within && leaves) {
-      $(view === "grid" ? "grid" : "list").focus();
+      focusView();
       event.preventDefault();
     }
     if (within || event.altKey) return;
@@ -789,7 +794,7 @@
     document.addEventListener("keydown", onKey);
     $("filter-form").addEventListener("input", (event) => {
       refilter();
-      if (byPointer && event.target.tagName === "SELECT") $(view === "grid" ? "grid" : "list").focus();
+      if (byPointer && event.target.tagName === "SELECT") focusView();
     });
     $("filter-form").addEventListener("submit", (event) => event.preventDefault());
     window.addEventListener("storage", (event) => { // another tab with the same page has decided something
