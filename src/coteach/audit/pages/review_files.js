@@ -26,7 +26,7 @@ function readCsv(text) {
   const body = text.replace(/^\ufeff/, "");
   const head = body.split(/[\r\n]/, 1)[0];
   const between = [",", ";", "\t"].reduce((a, b) => (head.split(b).length > head.split(a).length ? b : a));
-  const cell = new RegExp(`(?:"((?:[^"]|"")*)"|([^${between}\\r\\n]*))(${between}|\\r\\n|\\r|\\n|$)`, "y");
+  const cell = new RegExp(`(?:"((?:[^"]|"")*)"|((?:[^${between}"\\r\\n][^${between}\\r\\n]*)?))(${between}|\\r\\n|\\r|\\n|$)`, "y");
   const rows = [];
   let row = [];
   while (cell.lastIndex < body.length) {
@@ -73,7 +73,7 @@ function merged(found, decisions, from) {
       counts.same += isDecided(theirs);
     } else if (!isDecided(ours)) {
       step.push([s, theirs]);
-      counts.taken += 1;
+      counts.taken += isDecided(theirs);
     } else if (isDecided(theirs)) {
       step.push([s, OTHER, theirs, from]);
       counts.differ += 1;

@@ -17,6 +17,7 @@
   let shown = []; // numbers of the suspects that the filter lets through
   let at = -1; // the suspect that is looked at
   let exported = null; // the step of the last export
+  let noteTyped = false; // and not yet kept
   let chances = null; // how wrong labels may thin out along the list
 
   /** What the grid and the overview need to know. */
@@ -275,7 +276,7 @@
     const [kind, words] = worded(decisions.of[at]);
     $("decision").className = `verdict ${kind}`;
     $("decision").textContent = kind === "unsure" ? "Not sure" : words ? `Decided: ${words}` : "";
-    if (document.activeElement !== $("note")) $("note").value = decisions.notes.get(at) || "";
+    if (!noteTyped) $("note").value = decisions.notes.get(at) || "";
     const other = decisions.others.get(at);
     $("differs").hidden = !other;
     if (!other) return;
@@ -491,7 +492,8 @@
   }
 
   function saveNote() {
-    if (at >= 0 && view === "one") decisions.note(at, $("note").value);
+    if (noteTyped) decisions.note(at, $("note").value);
+    noteTyped = false;
   }
 
   // ---- filters ----
@@ -775,6 +777,7 @@
       event.target.value = ""; // so that the same file can be chosen again
       if (file) importDecisions(file);
     });
+    $("note").addEventListener("input", () => { noteTyped = true; });
     $("note").addEventListener("change", () => {
       saveNote();
       draw();

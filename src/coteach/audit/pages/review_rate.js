@@ -29,7 +29,7 @@ class FallingChances {
     this.n = n;
     const chances = [];
     for (const [floor, ceiling] of HEIGHTS)
-      for (let middle = -0.25; middle < 1.4; middle += 0.1)
+      for (let middle = -0.25; middle < 1; middle += 0.1)
         for (const width of WIDTHS)
           for (let b = 0; b < this.bins; b += 1) {
             const place = (b + 0.5) / this.bins;
