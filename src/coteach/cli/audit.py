@@ -349,6 +349,8 @@ def apply_decisions_command(decisions: Path, folder: Path) -> None:
     print_line(
         f"{done['keep']:,} kept, {done['relabel']:,} relabelled, {done['drop']:,} dropped, "
         f"{done['undecided']:,} not decided and left out"
+        + f" ({done['unsure']:,} not sure)"
+        * (done["unsure"] > 0)
     )
     print_line(f"written to {folder / CORRECTED}: {done['rows']:,} labels")
     print_line("next: put them into your own files, by their ids; docs/own-data.md has the lines that do it")
