@@ -11,6 +11,7 @@ class Grid {
     this.page = page;
     this.chosen = new Set();
     this.anchor = -1; // where a range of the Shift key begins
+    this.drawn = new Map();
     const { audit } = page;
     [this.width, this.height] = CARDS[audit.pictures ? "pictures" : audit.text || audit.cells ? "texts" : "plain"];
     this.listen();
@@ -101,18 +102,29 @@ class Grid {
     const lines = Math.ceil(shown.length / columns);
     const first = Math.max(0, Math.floor(grid.scrollTop / this.line) - SPARE_LINES);
     const last = Math.min(lines, Math.ceil((grid.scrollTop + grid.clientHeight) / this.line) + SPARE_LINES);
-    const cards = [];
-    for (let place = first * columns; place < Math.min(shown.length, last * columns); place += 1) cards.push(this.card(place));
+    const cards = new Map();
+    for (let place = first * columns; place < Math.min(shown.length, last * columns); place += 1) {
+      const state = this.stateOf(place);
+      cards.set(state, this.drawn.get(state) || this.card(place)); // a picture that is there need not be decoded again
+    }
+    this.drawn = cards;
     $("cards-space").style.height = `${lines * this.line + CARD_GAP}px`;
     $("cards").style.transform = `translateY(${first * this.line}px)`;
     $("cards").style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
     $("cards").style.gridAutoRows = `${this.height}px`;
-    $("cards").replaceChildren(...cards);
+    $("cards").replaceChildren(...cards.values());
     if ($(`card-${at}`)) grid.setAttribute("aria-activedescendant", `card-${at}`);
     else grid.removeAttribute("aria-activedescendant");
     const chosen = this.chosen.size;
     $("chosen").textContent = chosen ? `${amount(chosen)} of ${amount(shown.length)} chosen` : "Click to choose; Shift chooses a range";
     $("choose-none").disabled = !chosen;
+  }
+
+  /** All that a card shows, in words. */
+  stateOf(place) {
+    const { shown, at } = this.page;
+    const s = shown[place];
+    return [s, place, shown.length, s === at, this.chosen.has(s), ...this.page.said(s), this.page.pictureOf(s) !== null].join(" ");
   }
 
   card(place) {

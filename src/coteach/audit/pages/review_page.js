@@ -19,6 +19,7 @@
   let exported = null; // the step of the last export
   let noteTyped = false; // and not yet kept
   let chances = null; // how wrong labels may thin out along the list
+  let estimated = {}; // after which step, and what
 
   /** What the grid and the overview need to know. */
   const page = {
@@ -349,6 +350,12 @@
 
   /** The share of all labels that is probably wrong; null before there is anything to tell it by. */
   function rateEstimate() {
+    const step = decisions.log.at(-1);
+    if (estimated.step !== step || !step) estimated = { step, value: newEstimate() };
+    return estimated.value;
+  }
+
+  function newEstimate() {
     if (toCheck) {
       const found = estimateOfSample(audit, decisions.of);
       return found && { rate: found.share, low: found.low, high: found.high };
@@ -393,8 +400,10 @@
     $("grid-part").hidden = name !== "grid";
     if (name !== "grid") grid.chosen.clear();
     draw(); // gives list and grid their height, without which they cannot scroll
-    if (at >= 0 && name !== "overview") bringIntoView();
-    draw();
+    if (at >= 0 && name !== "overview") {
+      bringIntoView();
+      draw();
+    }
     focusView();
   }
 

@@ -73,7 +73,8 @@ class Decisions {
       steps = null;
     }
     if (!Array.isArray(steps)) return [];
-    const lists = steps.filter(Array.isArray).map((step) => (Array.isArray(step[0]) ? step : [step])); // version 0.1 had one change a step
+    // Earlier pages had one change a step.
+    const lists = steps.filter(Array.isArray).map((step) => (Array.isArray(step[0]) ? step : [step]));
     return lists.filter((step) => step.length && step.every((change) => this.isChange(change)));
   }
 
