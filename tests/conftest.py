@@ -120,6 +120,18 @@ def browser():
         running.close()
 
 
+@pytest.fixture
+def review(browser, tmp_path):
+    """A function that opens the review page; in the end nothing may have gone wrong or been asked for."""
+    from page_cases import harmless
+    from review_pages import opener
+
+    contexts: list = []
+    pages: list = []
+    with harmless(pages, contexts):
+        yield opener(contexts, pages, browser, tmp_path)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter):
     """As the last thing said."""

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from coteach.audit.decisions import audit_fingerprint
-from coteach.audit.judge import Findings
+from coteach.audit.judge import Findings, likeliest_others
 from coteach.audit.review import review_page
 from coteach.audit.samples import LabelledSamples, TableRows
 from coteach.audit.write import cleaned_rows, suspect_rows
@@ -26,15 +26,17 @@ def made_up(classes: list[str], n: int, suspects: int, networks: int = 2, **samp
     facts = {"source": Path("given.csv"), "x": np.zeros((n, 2)), "y": y, "encoding": {"kind": "arrays"}} | facts
     suggested = classes_C[(index + 1 + index // c % max(1, c - 1)) % c]
     p = np.random.default_rng(0).uniform(size=(2, networks, suspects))
+    quality = np.ones(n)
+    quality[index] = np.linspace(0, 1, suspects)
+    fitted = SimpleNamespace(classes_=classes_C, label_quality_=quality, noise_rate="auto", noise_rate_=0.1)
+    fitted.noise_estimate_ = SimpleNamespace(interval=(0.05, 0.2))
+    listed = Suspects(index, y[index], suggested, quality[index])
+    reasons = [f"both networks say {name}" for name in suggested]
+    p_NSC = np.random.default_rng(1).dirichlet(np.ones(c), size=(networks, suspects))
+    likely = likeliest_others(p_NSC, classes_C, listed)
+    notes = ("a note",)
     return Findings(
-        LabelledSamples(**facts),
-        SimpleNamespace(classes_=classes_C),
-        Suspects(index, y[index], suggested, np.linspace(0, 1, suspects)),
-        p[0] / 2,
-        p[1] / 2,
-        ("a note",),
-        1.0,
-        0.1,
+        LabelledSamples(**facts), fitted, listed, p[0] / 2, p[1] / 2, notes, 1.0, 0.1, reasons, *likely
     )
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import webbrowser
 from dataclasses import fields
 from pathlib import Path
 
@@ -479,3 +480,40 @@ def test_durations_are_rounded(seconds, words):
     from coteach.cli.audit import duration_text
 
     assert duration_text(seconds) == words
+
+
+# ---- the page in the browser -----------------------------------------------------------------------------------
+
+
+def test_open_shows_the_page_that_was_written_and_later_shows_it_again(tmp_path, monkeypatch, capsys):
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or len(opened) < 3)
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez("d.npz", x=rng.normal(size=(60, 3)) + 4 * np.eye(3)[np.arange(60) % 3], y=np.arange(60) % 3)
+    words = "audit --npz d.npz --noise-rate 0.1 --epochs 1 --device cpu --open"
+    main(words.split())
+    assert opened == [(tmp_path / "runs" / "audit" / "review.html").as_uri()]
+    main("audit --open".split())
+    assert opened[1:] == opened[:1]
+    main("audit --open --out runs/audit".split())
+    assert "no browser was found: open the file in one." in capsys.readouterr().out
+    main([*words.split(), "--check", "10"])
+    assert opened[-1] == (tmp_path / "runs" / "audit-2" / "check.html").as_uri()
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("--open", "runs/audit holds no review.html: give data to audit, or the folder of an audit as --out"),
+        ("--open --epochs 3", "no data are given"),
+        ("--open --apply d.csv", "leave --open out"),
+    ],
+)
+def test_open_needs_data_or_a_page(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("d.csv").touch()
+    with pytest.raises(SystemExit) as left:
+        main(["audit", *words.split()])
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 
 from coteach.audit.check import CHECK_COLUMNS
 from coteach.cli import main
-from test_review import facts_of
+from test_review import facts_of, parts_of
 
 
 def wrong_clouds() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -91,6 +91,36 @@ def test_a_part_of_the_decisions_is_a_smaller_sample(audited, tmp_path, capsys):
     out, _, truth = audited
     main(["audit", "--calibrate", str(decide(out, truth, tmp_path / "d.csv", 40)), "--out", str(out)])
     assert "from 40 decisions, 10 left open" in capsys.readouterr().out
+
+
+def test_those_not_sure_about_are_open(audited, tmp_path, capsys):
+    out, _, truth = audited
+    path = decide(out, truth, tmp_path / "d.csv")
+    lines = rows(path)
+    for row in lines[40:]:
+        row.update(decision="unsure", label="", note="too dark")
+    lines[0]["note"] = "sure"
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, [*lines[0]], restval="")
+        table.writeheader()
+        table.writerows(lines)
+    main(["audit", "--calibrate", str(path), "--out", str(out)])
+    assert "from 40 decisions, 10 left open" in capsys.readouterr().out
+
+
+def test_the_page_knows_the_parts_and_shows_trusted_samples(audited):
+    out, _, _ = audited
+    facts, check, quality = facts_of(out / "check.html"), rows(out / "check.csv"), rows(out / "quality.csv")
+    assert facts["part"] == [int(row["part"]) for row in check]
+    assert {facts["part_samples"][int(row["part"])] == int(row["part_samples"]) for row in check} == {True}
+    assert sum(facts["part_samples"]) == facts["samples"] == 300
+    of_id = {row["id"]: float(row["quality"]) for row in quality}  # six digits, so that some are alike
+    order = sorted(of_id.values())
+    assert [order[rank - 1] for rank in facts["rank"]] == [of_id[name] for name in facts["id"]]
+    examples = json.loads(parts_of(out / "check.html").inside["examples-data"])
+    trusted = {row["id"] for row in quality if row["suspect"] == "0"} - set(facts["id"])
+    assert set(examples["id"]) <= trusted
+    assert {len(some) for some in examples["given"]} == {3}
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_the_page_asks_nobody_and_builds_no_markup_from_text(tmp_path):
         assert all(
             value.startswith(("data:", "#")) for name, value in attributes.items() if name in ("src", "href")
         )
-    script = page_file("audit", "review.js") + page_file("audit", "review_state.js")
+    script = "".join(page_file("audit", name) for name in review.SCRIPTS)
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser", script
     )
@@ -257,6 +257,8 @@ TEXT = {
     "chosen": "ink muted suggested good bad",
     "notice": "ink",
     "accent": "on-accent",
+    **{f"heat-{n}": "ink" for n in (1, 2, 3, 4)},
+    "heat-5": "on-accent",
 }
 SHAPES = {"track": "given suggested accent", "paper": "edge accent", "ground": "accent"}  # no text: 3 is enough
 

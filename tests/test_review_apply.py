@@ -137,6 +137,29 @@ BAD = {
 }
 
 
+def test_what_nobody_was_sure_about_is_left_out(audit, capsys):
+    """As a page of version 0.2 exports it; a mere note has no decision."""
+    (one, given_1), (two, given_2), (three, given_3) = (suspect(audit, s) for s in range(3))
+    now = mark(Path("runs/audit"))
+    rows = [
+        [one, given_1, "keep", given_1, now, ""],
+        [two, given_2, "unsure", "", now, "blurred"],
+        [three, given_3, "", "", now, "keep, or not?"],
+    ]
+    decided(*rows, columns=(*DECISION_COLUMNS, "note"))
+    main("audit --apply decisions.csv".split())
+    said = capsys.readouterr().out
+    assert "1 kept, 0 relabelled, 0 dropped, 19 not decided and left out (1 not sure)" in said
+    corrected = labels(Path("runs/audit/corrected.csv"))
+    assert [name in corrected for name in (one, two, three)] == [True, False, False]
+
+
+def test_an_unsure_label_is_refused(audit, capsys):
+    name, was = suspect(audit, 0)
+    decided([name, was, "unsure", was, mark(Path("runs/audit"))])
+    assert "none otherwise" in refused("--apply decisions.csv", capsys)
+
+
 @pytest.mark.parametrize("column", BAD)
 def test_each_cell_is_checked(column, audit, capsys):
     name, was = suspect(audit, 2)

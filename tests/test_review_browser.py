@@ -2,65 +2,13 @@
 
 import csv
 import json
-from pathlib import Path
 
 import pytest
 
-from coteach.audit.review import review_page
 from coteach.cli import main
-from page_cases import HOSTILE, Page, harmless
-from review_audits import made_up, with_pictures, with_rows, write_audit
-
-N, SUSPECTS = 90, 30
-CLASSES = ["cat", "cow", "dog", "emu"]
-
-
-class Review(Page):
-    """What a user sees and does."""
-
-    def press(self, keys: str) -> None:
-        for key in keys.split():
-            self.tab.keyboard.press(key)
-
-    def text(self, name: str) -> str:
-        return self.tab.locator(f"#{name}").inner_text()
-
-    @property
-    def verdicts(self) -> list[str]:
-        return self.tab.locator(".row .verdict").all_inner_texts()
-
-    def choose(self, name: str, value: str) -> None:
-        self.tab.select_option(f"#filter-{name}", value)
-
-    def exported(self, path: Path) -> list[dict[str, str]]:
-        with self.tab.expect_download() as download:
-            self.tab.click("#export")
-        download.value.save_as(path)
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert download.value.suggested_filename == f"decisions-{len(rows)}.csv"
-        return rows
-
-
-@pytest.fixture
-def review(browser, tmp_path):
-    """A function that opens the page of an audit; in the end nothing may have gone wrong or been asked for."""
-    contexts, pages = [], []
-
-    def opened(findings=None, context=None, **options):
-        path = tmp_path / "audit" / "review.html"
-        if findings is not None or not path.exists():
-            write_audit(findings or made_up(CLASSES, N, SUSPECTS), path.parent)
-        if context is None:
-            context = browser.new_context(**options)
-            context.set_default_timeout(10_000)
-            contexts.append(context)
-        pages.append(Review(context, path))
-        return pages[-1]
-
-    with harmless(pages, contexts):
-        yield opened
-
+from page_cases import HOSTILE
+from review_audits import made_up, with_pictures, with_rows
+from review_pages import CLASSES, SUSPECTS, N, review_of_check
 
 # ---- deciding --------------------------------------------------------------------------------------------------
 
@@ -373,7 +321,9 @@ def test_hostile_labels_ids_texts_and_cells_are_shown_as_text(review):
 
     i = findings.suspects.index[10]
     assert page.tab.locator("#text").text_content() == shown(f"{hostile} {i}", "\n")
-    assert page.tab.locator("#cells td").last.text_content() == shown(hostile, "\n")
+    assert page.tab.locator("#cells tbody tr").last.locator("td").first.text_content() == shown(hostile, "\n")
+    beside = page.tab.locator("#examples blockquote").first.text_content() or ""
+    assert beside.startswith(shown(hostile, "\n")[:100])
     assert page.tab.locator("#name").text_content() == shown(f"{hostile}{i}")
     assert page.tab.locator("#choose-label option").all_text_contents() == [shown(c) for c in sorted(HOSTILE)]
     assert page.tab.locator("#given").text_content() == shown(str(findings.suspects.given[10]))
@@ -456,10 +406,11 @@ CONTRASTS = """() => {
 }"""
 
 
+@pytest.mark.parametrize("keys", ["k a d p s e ?", "k a d s g Space ArrowRight Space", "k a d s o"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_that_is_written_can_be_read_in_both_schemes(scheme, review):
+def test_everything_that_is_written_can_be_read_in_both_schemes(scheme, keys, review):
     page = review(with_rows(CLASSES, N, SUSPECTS, "text", "cell"), color_scheme=scheme)
-    page.press("k a d p e ?")
+    page.press(keys)
     found = page.tab.evaluate(CONTRASTS)
     assert len(found) > 40
     assert not [(ratio, element) for ratio, element in found if ratio < 4.5]
@@ -475,8 +426,11 @@ def test_nothing_is_wider_than_the_screen(width, review):
     page = review(findings, viewport={"width": width, "height": 740}, has_touch=width < 500, is_mobile=width < 500)
     page.press("a k d")
     page.tab.click("#export")
-    assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
-    outside = """width => [...document.querySelectorAll('button, select, input, h1, h2, dd, .track')].filter(e => {
+    for view in ("overview", "grid", "one"):
+        page.tab.click(f"#view-{view}")
+        assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
+    outside = """width => [...document.querySelectorAll(
+        'button, select, input, textarea, h1, h2, dd, .track')].filter(e => {
         const box = e.getBoundingClientRect();
         return e.checkVisibility() && (box.right > width + 1 || box.left < -1);
     }).map(e => e.outerHTML.slice(0, 80))"""
@@ -488,9 +442,10 @@ def test_nothing_is_wider_than_the_screen(width, review):
         assert box["height"] >= 40
 
 
-def test_the_keyboard_reaches_everything_and_the_focus_is_seen(review):
+@pytest.mark.parametrize("keys, place", [("k n", "list"), ("k g Space", "grid"), ("k o", "view-overview")])
+def test_the_keyboard_reaches_everything_and_the_focus_is_seen(keys, place, review):
     page = review(with_rows(CLASSES, N, SUSPECTS, "text", "cell"))
-    page.press("k n")
+    page.press(keys)
     reached = set()
     for _ in range(40):
         page.press("Tab")
@@ -500,9 +455,9 @@ def test_the_keyboard_reaches_everything_and_the_focus_is_seen(review):
         if name:
             assert outline not in ("none", "hidden"), name
             reached.add(name)
-    wanted = page.tab.evaluate("""() => [...document.querySelectorAll('button, select, input')].filter(
-        e => e.checkVisibility() && !e.disabled).map(e => e.id)""")
-    assert set(wanted) | {"list"} <= reached
+    wanted = page.tab.evaluate("""() => [...document.querySelectorAll('button, select, input, textarea')].filter(
+        e => e.checkVisibility() && !e.disabled && !e.closest('#likely, #map')).map(e => e.id)""")
+    assert set(wanted) | {place} <= reached
 
 
 def test_screen_readers_are_told_what_is_what(review):
@@ -562,7 +517,6 @@ def test_a_page_of_samples_to_check_does_not_call_them_suspects(review, tmp_path
     page = review()
     assert page.text("shown") == f"{SUSPECTS} suspects, the worst first"
     path = tmp_path / "audit" / "review.html"
-    path.write_text(review_page(made_up(CLASSES, N, SUSPECTS), path.parent, "a", to_check=True), encoding="utf-8")
-    page = review()
+    page = review_of_check(review, path)
     assert page.text("title").startswith("Labels to check of ")
     assert page.text("shown") == f"{SUSPECTS} samples, in random order"

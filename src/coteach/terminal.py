@@ -1,8 +1,10 @@
 """Where lines and progress bars go. No torch here: listing and drawing what was measured takes none."""
 
 import math
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import (
@@ -15,6 +17,12 @@ from rich.progress import (
 )
 
 console = Console(highlight=False)
+
+
+def open_page(path: Path) -> None:
+    """In the browser, if there is one."""
+    if not webbrowser.open(path.resolve().as_uri()):
+        console.print("no browser was found: open the file in one.", markup=False)
 
 
 @contextmanager

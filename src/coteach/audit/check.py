@@ -16,6 +16,7 @@ from coteach.audit.decisions import (
     DECISION_COLUMNS,
     Row,
     check_decisions,
+    decided_rows,
     read_cells,
     review_fingerprint,
 )
@@ -95,9 +96,9 @@ def calibrate_audit(path: Path, folder: Path) -> Calibration:
             raise ValueError(f"{folder} holds no {name}: give the folder of an audit with --check as --out.")
     check = read_cells(folder / CHECK, CHECK_COLUMNS)
     quality = read_cells(folder / QUALITY, ("id", "given", "suggested", "quality"))
-    decisions = read_cells(path, DECISION_COLUMNS)
+    rows = read_cells(path, DECISION_COLUMNS)
     given = {name: label for name, label, *_ in check}
-    if decisions and decisions[0][-1] == review_fingerprint(folder):
+    if rows and rows[0][-1] == review_fingerprint(folder):
         raise ValueError(
             f"{path} has decisions about suspects, which are no random sample: export those of {CHECK_PAGE}."
         )
@@ -108,7 +109,8 @@ def calibrate_audit(path: Path, folder: Path) -> Calibration:
         raise ValueError(
             f"{CHECK} or {QUALITY} in {folder} is damaged ({error}): audit the data again."
         ) from error
-    check_decisions(decisions, path, folder, fingerprint, given, classes, "part of the check")
+    check_decisions(rows, path, folder, fingerprint, given, classes, "part of the check")
+    decisions = decided_rows(rows)
     found = what_was_found(check, {name: word for name, _, word, *_ in decisions}, path)
     calibration = calibration_of(found, len(check) - len(decisions))
     suspects, cleaned = calibrated_rows(quality, decisions, calibration, chances_by_rank(found))

@@ -13,6 +13,8 @@ from coteach.files import as_csv, write_atomically
 
 DECISION_COLUMNS = ("id", "given", "decision", "label", "audit")  # of decisions.csv, in any order
 DECISIONS = ("keep", "relabel", "drop")
+UNSURE = "unsure"  # looked at, and left open
+UNDECIDED = (UNSURE, "")  # what stands in the place of a decision: nothing beside a mere note
 CORRECTED = "corrected.csv"
 
 Row = Sequence[Any]
@@ -42,26 +44,37 @@ def apply_decisions(path: Path, folder: Path) -> dict[str, int]:
     Returns
     -------
     dict
-        How many were kept, relabelled, dropped and left undecided, and the number of rows written.
+        How many were kept, relabelled, dropped and left undecided, about how many of these somebody was not sure,
+        and the number of rows written.
     """
     for name in ("suspects.csv", "cleaned.csv"):
         if not (folder / name).is_file():
             raise ValueError(f"{folder} holds no {name}: give the folder that the audit wrote with --out.")
     suspects = read_cells(folder / "suspects.csv", ("id", "given", "suggested"))
     cleaned = read_cells(folder / "cleaned.csv", ("id", "label"))
-    decisions = read_cells(path, DECISION_COLUMNS)
+    rows = read_cells(path, DECISION_COLUMNS)
     given = {name: label for name, label, _ in suspects}
     classes = {*given.values(), *(label for _, label in cleaned)}
-    check_decisions(decisions, path, folder, audit_fingerprint(suspects, cleaned), given, classes)
+    check_decisions(rows, path, folder, audit_fingerprint(suspects, cleaned), given, classes)
+    decisions = decided_rows(rows)
     label_of = {name: label for name, _, word, label, _ in decisions if word != "drop"}
     more = [(name, label_of[name]) for name in given if name in label_of]
     try:
         write_atomically(folder / CORRECTED, as_csv([("id", "label"), *cleaned, *more]))
     except OSError as error:
         raise ValueError(f"cannot write to {folder} ({error.strerror}): make room, and run it again.") from error
-    counts = Counter(word for _, _, word, _, _ in decisions)
+    counts = Counter(word for _, _, word, _, _ in rows)
     undecided = len(given) - len(decisions)
-    return {**{word: counts[word] for word in DECISIONS}, "undecided": undecided, "rows": len(cleaned) + len(more)}
+    return {
+        **{word: counts[word] for word in (*DECISIONS, UNSURE)},
+        "undecided": undecided,
+        "rows": len(cleaned) + len(more),
+    }
+
+
+def decided_rows(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The rows that decide anything: not those that somebody was unsure about, or wrote a note to."""
+    return [row for row in rows if row[2] not in UNDECIDED]
 
 
 def read_cells(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -93,12 +106,14 @@ def check_decisions(
             raise ValueError(f"{path} has the id {shown(name)}, which is no {what} of {folder}: export it again.")
         if name in seen:
             raise ValueError(f"{path} decides twice about the id {shown(name)}: leave one of the rows.")
-        if word not in DECISIONS:
-            raise ValueError(f"{path} says {shown(word)} of {shown(name)}: give {', '.join(DECISIONS)}.")
-        expected = {"keep": was, "drop": ""}.get(word, label)
+        if word not in (*DECISIONS, *UNDECIDED):
+            raise ValueError(
+                f"{path} says {shown(word)} of {shown(name)}: give {', '.join(DECISIONS)} or {UNSURE}."
+            )
+        expected = {"keep": was, "relabel": label}.get(word, "")
         if label != expected or (word == "relabel" and label not in classes):
             raise ValueError(
                 f"{path} has the label {shown(label)} for {shown(name)} ({word}): give a class of the audit to "
-                "relabel, the given label to keep, and none to drop."
+                "relabel, the given label to keep, and none otherwise."
             )
         seen.add(name)

@@ -7,7 +7,7 @@ import base64
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -247,20 +247,26 @@ LEAST_SIDE = 64
 MOST_PICTURE_CHARACTERS = 40_000_000  # of all pictures together
 
 
-def thumbnails(samples: LabelledSamples, index: np.ndarray) -> list[str | None] | None:
-    """A data URI for each of these samples, None for one without a picture; None alone if they are no images."""
+def thumbnails(
+    samples: LabelledSamples, index: np.ndarray, sides: Sequence[int] = (), most: int | None = None
+) -> list[str | None] | None:
+    """A data URI for each of these samples, None for one without a picture; None alone if they are no images.
+
+    Of the sides that are given, or that suit so many, the first with which all fit into `most` characters.
+    """
+    most = MOST_PICTURE_CHARACTERS if most is None else most
     pictures = as_pictures(samples, index) if samples.paths is None else None
     if samples.paths is None and pictures is None:
         return None
     uris: list[str | None] = []
-    for side in [side for most, side in SIDES if len(index) <= most] or [LEAST_SIDE]:
+    for side in sides or [side for n, side in SIDES if len(index) <= n] or [LEAST_SIDE]:
         if samples.paths is not None:
             uris = [thumbnail_of_file(samples.paths[i], side) for i in index]
         elif pictures is not None:
             uris = list(thumbnails_of_arrays(pictures, side))
-        if sum(len(uri or "") for uri in uris) <= MOST_PICTURE_CHARACTERS:
+        if sum(len(uri or "") for uri in uris) <= most:
             break
-    return list(within_limit(MOST_PICTURE_CHARACTERS, uris))
+    return list(within_limit(most, uris))
 
 
 def within_limit(most: int, uris: Iterable[str | None]) -> Iterator[str | None]:

@@ -36,6 +36,7 @@ from coteach.turns import modules_from_here
 
 Learner = RobustClassifier | SelectiveTrainingClassifier
 HIGH_NOISE_RATE = 0.3  # share of wrong labels that is doubtful in itself
+MOST_LIKELY = 5  # classes that a person may choose by a key
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,8 @@ class Findings:
         Of the samples that are listed as suspects.
     reasons : list of str
         Why each suspect is one, in words.
+    likely_SK, likely_p_SK : arrays or None
+        The likeliest classes besides the given one by their numbers, the suggested first, and their probabilities.
     """
 
     samples: LabelledSamples
@@ -71,6 +74,13 @@ class Findings:
     seconds: float
     share: float
     reasons: list[str] = field(default_factory=list)
+    likely_SK: np.ndarray | None = None
+    likely_p_SK: np.ndarray | None = None
+
+    @property
+    def noise_estimate(self) -> Any:
+        """With its interval; None for a rate that was given."""
+        return getattr(self.classifier, "noise_estimate_", None) if self.classifier.noise_rate == "auto" else None
 
     @property
     def trusted(self) -> np.ndarray:
@@ -153,7 +163,8 @@ def judge(classifier: Learner, samples: LabelledSamples, share: float | None = N
         warnings.simplefilter("always")
         classifier.fit(samples.x, samples.y)
     suspects = classifier.suspects(share)
-    given_NS, suggested_NS = probabilities_of_both_labels(classifier, samples, suspects)
+    p_NSC = probabilities_of(classifier, samples, suspects)
+    given_NS, suggested_NS = of_both_labels(p_NSC, classifier.classes_, suspects)
     warned = dict.fromkeys(in_flags(str(warning.message)) for warning in caught)
     doubted = any("noise rate" in line for line in warned)
     high = () if doubted else note_on_high_estimate(classifier)
@@ -162,7 +173,8 @@ def judge(classifier: Learner, samples: LabelledSamples, share: float | None = N
     reasons = reasons_of(classifier, samples, suspects, given_NS, suggested_NS)
     seconds = time.perf_counter() - begin
     share = classifier.noise_rate_ if share is None else share
-    return Findings(samples, classifier, suspects, given_NS, suggested_NS, notes, seconds, share, reasons)
+    likely = likeliest_others(p_NSC, classifier.classes_, suspects)
+    return Findings(samples, classifier, suspects, given_NS, suggested_NS, notes, seconds, share, reasons, *likely)
 
 
 def in_flags(message: str) -> str:
@@ -204,21 +216,30 @@ def notes_on_doubted_classes(y_M: np.ndarray, suspects: Suspects) -> list[str]:
     ]
 
 
-def probabilities_of_both_labels(
-    classifier: Learner, samples: LabelledSamples, suspects: Suspects
-) -> tuple[np.ndarray, np.ndarray]:
-    """Each network's probability of the given and of the suggested label of every suspect (N, S); in rounds that
-    of model and neighbours, without the label."""
+def probabilities_of(classifier: Learner, samples: LabelledSamples, suspects: Suspects) -> np.ndarray:
+    """Each network's of all classes (NSC); in rounds those of model and neighbours, without the label."""
     if isinstance(classifier, SelectiveTrainingClassifier):
-        p_NSC = classifier.held_out_proba_[None, suspects.index]
-    elif len(suspects):
-        p_NSC = classifier.networks_proba(samples.x[suspects.index])
-    else:
-        none = np.zeros((len(classifier.networks_), 0))
-        return none, none
+        return classifier.held_out_proba_[None, suspects.index]
+    if len(suspects):
+        return classifier.networks_proba(samples.x[suspects.index])
+    return np.zeros((len(classifier.networks_), 0, len(classifier.classes_)))
+
+
+def of_both_labels(p_NSC: np.ndarray, classes: np.ndarray, suspects: Suspects) -> tuple[np.ndarray, np.ndarray]:
+    """Each network's probability of the given and of the suggested label of every suspect (both NS)."""
     each = np.arange(len(suspects))
-    given_S, suggested_S = (np.searchsorted(classifier.classes_, y) for y in (suspects.given, suspects.suggested))
+    given_S, suggested_S = (np.searchsorted(classes, y) for y in (suspects.given, suspects.suggested))
     return p_NSC[:, each, given_S], p_NSC[:, each, suggested_S]
+
+
+def likeliest_others(p_NSC: np.ndarray, classes: np.ndarray, suspects: Suspects) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers and probabilities of the likeliest classes besides the given one, the suggested first (both SK)."""
+    p_SC = np.nan_to_num(p_NSC.mean(0))
+    each, order_SC = np.arange(len(suspects)), p_SC.copy()
+    order_SC[each, np.searchsorted(classes, suspects.suggested)] = 2
+    order_SC[each, np.searchsorted(classes, suspects.given)] = -1  # also where both are the same
+    likely_SK = np.argsort(-order_SC, axis=1, kind="stable")[:, : min(MOST_LIKELY, len(classes) - 1)]
+    return likely_SK, np.take_along_axis(p_SC, likely_SK, axis=1)
 
 
 # ---- how long it will take: from steps of a network and, where these are quick, an epoch on a few samples -------

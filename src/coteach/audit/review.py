@@ -11,9 +11,12 @@ import numpy as np
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from coteach.audit.examples import trusted_examples
 from coteach.audit.images import thumbnails
 from coteach.audit.judge import Findings
 from coteach.audit.samples import LabelledSamples, readable
+from coteach.labels.checked import Drawn
+from coteach.labels.ledger import Suspects
 from coteach.pages import render
 
 MOST_SUSPECTS = 20_000  # suspects on the page
@@ -23,26 +26,36 @@ LONGEST_SHOWN_TEXT, LONGEST_SHOWN_CELL = 4_000, 300
 SHORTEST_SHOWN = 40  # characters of a cell that there is always room for
 MOST_SHOWN_COLUMNS = 60
 MOST_SHOWN_NUMBERS = 6  # of a vector
+EXAMPLE_SIDES, MOST_EXAMPLE_CHARACTERS = (128, 64), 6_000_000  # pictures of trusted samples
+LONGEST_EXAMPLE_TEXT, LONGEST_EXAMPLE_CELL = 240, 60
+SCRIPTS = tuple(f"review_{part}.js" for part in ("state", "files", "rate", "parts", "grid", "overview", "page"))
 
 
-def review_page(findings: Findings, folder: Path, fingerprint: str, to_check: bool = False) -> str:
+def review_page(
+    findings: Findings,
+    folder: Path,
+    fingerprint: str,
+    drawn: Drawn | None = None,
+    trusted_M: np.ndarray | None = None,
+) -> str:
     """The whole page; decisions that are made on it carry the audit's fingerprint.
 
-    Suspects, or a sample of all qualities to check.
+    Suspects, or, if they were drawn, samples of all qualities to check; then it is told what is trusted.
     """
     facts = page_facts(findings, folder, fingerprint)
-    if to_check:
-        what = f"{len(findings.suspects):,} of {len(findings.samples):,} {findings.samples.what}"
-        facts |= {"about": f"{what}, drawn at random from all qualities: is the given label right?"}
-    facts["flag"] = "calibrate" if to_check else "apply"
+    if drawn is not None:
+        facts |= facts_to_check(findings, drawn)
     pictures = thumbnails(findings.samples, findings.suspects.index[:MOST_SUSPECTS])
     facts["pictures"] = PICTURES_PER_BLOCK if pictures is not None else 0
+    examples = shown_examples(findings, findings.trusted if trusted_M is None else trusted_M)
     return render(
         "audit",
         "review",
-        ("review_state.js", "review.js"),
-        title="Labels to check" if to_check else "Suspect labels",
+        SCRIPTS,
+        title="Suspect labels" if drawn is None else "Labels to check",
+        what="suspect" if drawn is None else "sample",
         audit=json_in_html(facts),
+        examples=json_in_html(examples),
         picture_blocks=[json_in_html(block) for block in blocks_of(pictures or [])],
     )
 
@@ -71,13 +84,64 @@ def page_facts(findings: Findings, folder: Path, fingerprint: str) -> dict[str, 
         "id": [samples.ids[i] for i in index],
         "given": np.searchsorted(classes, suspects.given[:MOST_SUSPECTS]).tolist(),
         "suggested": np.searchsorted(classes, suspects.suggested[:MOST_SUSPECTS]).tolist(),
-        "quality": rounded_or_none(np.nan_to_num(suspects.quality[:MOST_SUSPECTS])),
+        "quality": [float(f"{q:.3g}") for q in np.nan_to_num(suspects.quality[:MOST_SUSPECTS])],
         "p_given": [rounded_or_none(p_S[:MOST_SUSPECTS]) for p_S in findings.given_NS],
         "p_suggested": [rounded_or_none(p_S[:MOST_SUSPECTS]) for p_S in findings.suggested_NS],
+        **likely_classes(findings),
+        "samples": len(samples),
+        "noise": noise_facts(findings),
+        "flag": "apply",
         "judge": "Model and neighbours" if hasattr(findings.classifier, "held_out_proba_") else "The network",
         **({"reason": [readable(r) for r in findings.reasons[:MOST_SUSPECTS]]} if findings.reasons else {}),
         **shown_texts(samples, index),
         **shown_cells(samples, index),
+    }
+
+
+def facts_to_check(findings: Findings, drawn: Drawn) -> dict[str, Any]:
+    """What is otherwise where samples were drawn: from which part of all each is, and its place by quality."""
+    samples, n = findings.samples, len(findings.suspects)
+    place_M = np.argsort(np.argsort(findings.classifier.label_quality_, kind="stable"), kind="stable")
+    return {
+        "flag": "calibrate",
+        "about": f"{n:,} of {len(samples):,} {samples.what}, drawn at random from all qualities: "
+        "is the given label right?",
+        "part": drawn.stratum[:MOST_SUSPECTS].tolist(),
+        "part_samples": drawn.size_H.tolist(),
+        "rank": (place_M[drawn.index[:MOST_SUSPECTS]] + 1).tolist(),
+    }
+
+
+def likely_classes(findings: Findings) -> dict[str, list]:
+    """Of each suspect the likeliest classes besides the given one."""
+    if findings.likely_SK is None or findings.likely_p_SK is None:
+        return {}
+    return {
+        "likely": findings.likely_SK[:MOST_SUSPECTS].tolist(),
+        "p_likely": [rounded_or_none(p_K) for p_K in findings.likely_p_SK[:MOST_SUSPECTS]],
+    }
+
+
+def noise_facts(findings: Findings) -> dict[str, Any]:
+    """The share of wrong labels as the audit estimates it, or as it was told."""
+    estimate = findings.noise_estimate
+    interval = None if estimate is None else rounded_or_none(np.array(estimate.interval))
+    return {"rate": round(float(findings.classifier.noise_rate_), 4), "interval": interval}
+
+
+def shown_examples(findings: Findings, trusted_M: np.ndarray) -> dict[str, Any]:
+    """Trusted samples, shown shortly, and for each suspect which of them stand beside it."""
+    samples, all_ = findings.samples, findings.suspects
+    listed = Suspects(*(part[:MOST_SUSPECTS] for part in (all_.index, all_.given, all_.suggested, all_.quality)))
+    found = trusted_examples(samples, listed, trusted_M, findings.classifier.label_quality_)
+    pictures = thumbnails(samples, found.index, EXAMPLE_SIDES, MOST_EXAMPLE_CHARACTERS)
+    return {
+        "given": found.given,
+        "suggested": found.suggested,
+        "id": [samples.ids[i] for i in found.index],
+        **({} if pictures is None else {"picture": pictures}),
+        **shown_texts(samples, found.index, LONGEST_EXAMPLE_TEXT),
+        **shown_cells(samples, found.index, LONGEST_EXAMPLE_CELL),
     }
 
 
@@ -99,14 +163,16 @@ def rounded_or_none(values: np.ndarray) -> list[float | None]:
     return [round(value, 4) if np.isfinite(value) else None for value in map(float, values)]
 
 
-def shown_texts(samples: LabelledSamples, index: np.ndarray) -> dict[str, list[str]]:
+def shown_texts(
+    samples: LabelledSamples, index: np.ndarray, most: int = LONGEST_SHOWN_TEXT
+) -> dict[str, list[str]]:
     if (all_texts := samples.texts) is None:
         return {}
-    longest = characters_each(len(index), 1, LONGEST_SHOWN_TEXT)
+    longest = characters_each(len(index), 1, most)
     return {"text": [shortened_text(all_texts[i], longest) for i in index]}
 
 
-def shown_cells(samples: LabelledSamples, index: np.ndarray) -> dict[str, list]:
+def shown_cells(samples: LabelledSamples, index: np.ndarray, most: int = LONGEST_SHOWN_CELL) -> dict[str, list]:
     """Columns, and the row of each suspect, without what is shown elsewhere: its label, name and text."""
     if (rows := samples.rows) is None:
         return {}
@@ -114,7 +180,7 @@ def shown_cells(samples: LabelledSamples, index: np.ndarray) -> dict[str, list]:
     columns = [name for name in rows.columns if name not in elsewhere][:MOST_SHOWN_COLUMNS]
     if not columns:
         return {}
-    longest = characters_each(len(index), len(columns), LONGEST_SHOWN_CELL)
+    longest = characters_each(len(index), len(columns), most)
     return {
         "columns": [readable(name) for name in columns],
         "cells": [

@@ -19,7 +19,7 @@ import coteach
 from coteach.audit.check import CHECK, CHECK_PAGE, QUALITY, check_fingerprint, check_rows
 from coteach.audit.decisions import audit_fingerprint
 from coteach.audit.encoding import write_encoding
-from coteach.audit.judge import Findings, probabilities_of_both_labels
+from coteach.audit.judge import Findings, likeliest_others, of_both_labels, probabilities_of
 from coteach.audit.oddities import Oddities, find_oddities
 from coteach.audit.review import review_page, shown_cells, shown_texts
 from coteach.audit.samples import LabelledSamples
@@ -125,11 +125,15 @@ def write_check(findings: Findings, folder: Path, n: int, quality: list[list[Any
     place = np.argsort(everyone.index)[drawn.index]
     listed = Suspects(drawn.index, everyone.given[place], everyone.suggested[place], everyone.quality[place])
     rows = list(check_rows(drawn, findings.samples.ids, listed.given, listed.suggested))
-    p_given, p_suggested = probabilities_of_both_labels(classifier, findings.samples, listed)
-    shown = replace(findings, suspects=listed, given_NS=p_given, suggested_NS=p_suggested, reasons=[])
+    p_NSC = probabilities_of(classifier, findings.samples, listed)
+    p_given, p_suggested = of_both_labels(p_NSC, classifier.classes_, listed)
+    likely, likely_p = likeliest_others(p_NSC, classifier.classes_, listed)
+    opinions = {"given_NS": p_given, "suggested_NS": p_suggested, "likely_SK": likely, "likely_p_SK": likely_p}
+    shown = replace(findings, suspects=listed, reasons=[], **opinions)
     fingerprint = check_fingerprint(rows[1:], quality[1:])
     write_atomically(folder / CHECK, as_csv(rows))
-    write_atomically(folder / CHECK_PAGE, review_page(shown, folder, fingerprint, to_check=True))
+    page = review_page(shown, folder, fingerprint, drawn, findings.trusted)
+    write_atomically(folder / CHECK_PAGE, page)
 
 
 def quality_rows(findings: Findings, odd: Oddities) -> Iterable[list[Any]]:
@@ -184,7 +188,7 @@ def how_to_load(samples: LabelledSamples, folder: Path, module: str | None, line
 
 def audit_summary(findings: Findings, seconds: dict[str, float], module: str | None) -> dict[str, Any]:
     samples, classifier, suspects = findings.samples, findings.classifier, findings.suspects
-    estimate = getattr(classifier, "noise_estimate_", None) if classifier.noise_rate == "auto" else None
+    estimate = findings.noise_estimate
     return {
         "source": str(samples.source),
         "kind": samples.kind,

@@ -21,7 +21,7 @@ from coteach.checks import LARGEST_SIDE, is_whole
 from coteach.names import Flag
 from coteach.runs.folder import claim_folder, locked, refuse_if_taken
 from coteach.stages import listening
-from coteach.terminal import console, progress_bars
+from coteach.terminal import console, open_page, progress_bars
 from coteach.turns import modules_from_here
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ examples:
   coteach audit --table letters.csv --label topic --text body
   # arrays x and y: embeddings of large images or long texts
   coteach audit --npz embeddings.npz
-  # once you have decided on runs/audit/review.html and exported that
+  # look at the suspects in the browser, and decide
+  coteach audit --open --out runs/audit
+  # once you have decided and exported that
   coteach audit --apply decisions.csv --out runs/audit
   # how many labels are wrong, from fifty that you look at yourself
   coteach audit --images photos --check 50
@@ -132,6 +134,8 @@ class Audit:
     """The same seed gives the same files, on the same machine."""
     out: Annotated[Path | None, Flag("PATH", "runs/audit, numbered if taken")] = None
     """Folder to write; must be new or empty. With --apply the folder of the audit."""
+    open: bool = False
+    """Open the page in the browser when it is written; without data, that of the audit in --out."""
     apply: Annotated[Path | None, Flag("FILE", "none")] = None
     """Train nothing: apply the decisions that the review page exported, and write corrected.csv."""
     calibrate: Annotated[Path | None, Flag("FILE", "none")] = None
@@ -144,6 +148,13 @@ class Audit:
         if len(given) != 1:
             raise ValueError(f"{len(given) or 'no'} data are given: give one of --images, --table and --npz.")
         return Path(given[0])
+
+    @property
+    def only_opens(self) -> bool:
+        """Whether a page is to be opened that an earlier audit wrote."""
+        return self.open and all(
+            getattr(self, f.name) == f.default for f in fields(self) if f.name not in ("open", "out")
+        )
 
     @property
     def kind(self) -> str:
@@ -160,6 +171,8 @@ class Audit:
             if (path := getattr(self, name)) is not None:
                 self._check_alone(name, path)
                 return
+        if self.only_opens:
+            return
         self._check_source()
         if self.method is not None:
             names.check_name("method", self.method, AUDIT_METHODS)
@@ -240,6 +253,9 @@ def audit_command(audit: Audit) -> None:
     if audit.calibrate is not None:
         calibrate_command(audit.calibrate, audit.out or DEFAULT_FOLDER)
         return
+    if audit.only_opens:
+        open_earlier_page(audit.out or DEFAULT_FOLDER)
+        return
     began = time.perf_counter()
     with claimed_folder(audit.out) as folder, ExitStack() as stack:
         from coteach.audit.judge import (
@@ -315,6 +331,16 @@ def audit_command(audit: Audit) -> None:
             print_line(f"look at the suspects: open {folder / 'review.html'} in a browser")
         if audit.check:
             print_line(f"to know how many labels are wrong: decide on {folder / 'check.html'}, in a browser")
+        if audit.open:
+            open_page(folder / ("check.html" if audit.check else "review.html"))
+
+
+def open_earlier_page(folder: Path) -> None:
+    page = folder / "review.html"
+    if not page.is_file():
+        raise ValueError(f"{folder} holds no review.html: give data to audit, or the folder of an audit as --out.")
+    print_line(f"opening {page}")
+    open_page(page)
 
 
 def as_bool(answer: str | None) -> bool | None:
@@ -328,6 +354,8 @@ def apply_decisions_command(decisions: Path, folder: Path) -> None:
     print_line(
         f"{done['keep']:,} kept, {done['relabel']:,} relabelled, {done['drop']:,} dropped, "
         f"{done['undecided']:,} not decided and left out"
+        + f" ({done['unsure']:,} not sure)"
+        * (done["unsure"] > 0)
     )
     print_line(f"written to {folder / CORRECTED}: {done['rows']:,} labels")
     print_line("next: put them into your own files, by their ids; docs/own-data.md has the lines that do it")

@@ -21,7 +21,7 @@ GROUPS = {
     "audit": {
         "your data": "images table npz label text encoder embeddings",
         "how to look": "learner noise_rate check",
-        "files": "out apply calibrate",
+        "files": "out open apply calibrate",
     },
     "run": {
         "data and labels": "dataset noise rate labels",

@@ -1,6 +1,5 @@
 """`coteach report`: the page of runs, their figures, or the paper's. No torch: it reads what was written."""
 
-import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ import tyro
 from coteach.files import write_atomically
 from coteach.names import MEASURES, Flag, check_name
 from coteach.paper.presets import preset_names
-from coteach.terminal import console
+from coteach.terminal import console, open_page
 
 REPORT_EXAMPLES = """
 examples:
@@ -80,8 +79,8 @@ def write_report_page(report: Report) -> None:
     except OSError as error:
         raise ValueError(f"{path} cannot be written ({error.strerror}): give another file with --out.") from error
     console.print(f"written: {path}", soft_wrap=True, markup=False)
-    if report.open and not webbrowser.open(path.resolve().as_uri()):
-        console.print("no browser was found: open the file in one.", markup=False)
+    if report.open:
+        open_page(path)
 
 
 def find_finished(places: tuple[str, ...]) -> list[Path]:

@@ -2,17 +2,27 @@
 "use strict";
 
 const KEEP = "keep";
-const DROP = "drop"; // any other decision is the number of a class
-const OLDEST = 50000; // steps that can be undone, so that the browser's storage cannot overflow
+const DROP = "drop";
+const UNSURE = "unsure"; // looked at, and left open; any other decision is the number of a class
+const NOTE = "note"; // a change of the note, not of the decision
+const OTHER = "other"; // what another reviewer decided, where that differs
+const OLDEST = 50000; // changes that can be undone, so that the browser's storage cannot overflow
+const LONGEST_NOTE = 1000;
 
-/** Decisions as a log: the state is its replay, and undo takes the last step away. */
+const isDecided = (decision) => decision !== undefined && decision !== UNSURE;
+const isWrong = (decision) => isDecided(decision) && decision !== KEEP;
+
+/**
+ * Decisions as a log: the state is its replay, and undo takes the last step away.
+ *
+ * A step is a list of changes: [suspect, decision], [suspect, NOTE, text] or [suspect, OTHER, decision, from whom].
+ */
 class Decisions {
   constructor(audit, storage) {
     this.audit = audit;
     this.storage = storage;
     this.key = `coteach-review:${audit.fingerprint}`;
     this.kept = storage !== null; // whether the browser keeps what is decided
-    this.log = [];
     this.load();
   }
 
@@ -24,9 +34,34 @@ class Decisions {
       this.kept = false;
     }
     this.log = this.readable(text);
+    this.replay();
+  }
+
+  replay() {
     this.of = new Array(this.audit.id.length);
-    for (const [suspect, decision] of this.log) this.of[suspect] = decision;
-    this.count = this.of.reduce((n) => n + 1, 0); // counts what is there: an array's holes are passed over
+    this.notes = new Map();
+    this.others = new Map(); // of suspects: what another reviewer decided, until it is settled
+    this.count = 0; // decided
+    this.unsure = 0;
+    this.changes = 0;
+    for (const step of this.log) this.follow(step);
+  }
+
+  follow(step) {
+    this.changes += step.length;
+    for (const [suspect, what, value, from] of step) {
+      if (what === NOTE) {
+        if (value) this.notes.set(suspect, value);
+        else this.notes.delete(suspect);
+      } else if (what === OTHER) {
+        this.others.set(suspect, { decision: value, from });
+      } else {
+        this.count += isDecided(what) - isDecided(this.of[suspect]);
+        this.unsure += (what === UNSURE) - (this.of[suspect] === UNSURE);
+        this.of[suspect] = what;
+        this.others.delete(suspect);
+      }
+    }
   }
 
   /** Steps of an earlier visit; whatever is no step of ours is left out. */
@@ -37,46 +72,69 @@ class Decisions {
     } catch {
       steps = null;
     }
-    return Array.isArray(steps) ? steps.filter((step) => this.isStep(step)) : [];
+    if (!Array.isArray(steps)) return [];
+    // Earlier pages had one change a step.
+    const lists = steps.filter(Array.isArray).map((step) => (Array.isArray(step[0]) ? step : [step]));
+    return lists.filter((step) => step.length && step.every((change) => this.isChange(change)));
   }
 
-  isStep(step) {
-    if (!Array.isArray(step) || step.length !== 2) return false;
-    const [suspect, decision] = step;
+  isChange(change) {
+    if (!Array.isArray(change)) return false;
+    const [suspect, what, value, from] = change;
+    if (!(Number.isInteger(suspect) && suspect >= 0 && suspect < this.audit.id.length)) return false;
+    if (what === NOTE) return change.length === 3 && typeof value === "string";
+    if (what === OTHER) return change.length === 4 && this.isDecision(value) && typeof from === "string";
+    return change.length === 2 && this.isDecision(what);
+  }
+
+  isDecision(decision) {
     const isClass = Number.isInteger(decision) && decision >= 0 && decision < this.audit.classes.length;
-    const isSuspect = Number.isInteger(suspect) && suspect >= 0 && suspect < this.audit.id.length;
-    return isSuspect && (isClass || decision === KEEP || decision === DROP);
+    return isClass || decision === KEEP || decision === DROP || decision === UNSURE;
   }
 
-  decide(suspect, decision) {
-    const same = decision === this.audit.given[suspect] ? KEEP : decision;
-    if (this.of[suspect] === undefined) this.count += 1;
-    this.of[suspect] = same;
-    this.log.push([suspect, same]);
-    if (this.log.length > OLDEST) this.log = this.condensed();
+  /** The given label chosen again is kept. */
+  plain(suspect, decision) {
+    return decision === this.audit.given[suspect] ? KEEP : decision;
+  }
+
+  /** Changes that are undone together. */
+  take(step) {
+    if (!step.length) return;
+    this.log.push(step);
+    this.follow(step);
+    if (this.changes > OLDEST) this.condense();
     this.save();
   }
 
-  /** Take the last decision back; returns its suspect, or -1 if there is none. */
+  decide(suspects, decisionOf) {
+    this.take(suspects.map((s) => [s, this.plain(s, decisionOf(s))]));
+  }
+
+  note(suspect, text) {
+    const short = text.trim().slice(0, LONGEST_NOTE);
+    if (short !== (this.notes.get(suspect) || "")) this.take([[suspect, NOTE, short]]);
+  }
+
+  /** Take the last step back; returns it, or null if there is none. */
   undo() {
-    if (!this.log.length) return -1;
-    const [suspect] = this.log.pop();
-    const before = this.log.findLast((step) => step[0] === suspect);
-    if (before) {
-      this.of[suspect] = before[1];
-    } else {
-      delete this.of[suspect];
-      this.count -= 1;
+    const step = this.log.pop() || null;
+    if (step) {
+      this.replay();
+      this.save();
     }
-    this.save();
-    return suspect;
+    return step;
   }
 
-  /** The log with the last step of each suspect alone. */
-  condensed() {
+  /** Forget what was changed again later. */
+  condense() {
     const last = new Map();
-    this.log.forEach((step, place) => last.set(step[0], place));
-    return this.log.filter((step, place) => last.get(step[0]) === place);
+    this.log.flat().forEach((change) => {
+      const key = `${change[0]} ${change[1] === NOTE ? NOTE : change[1] === OTHER ? OTHER : ""}`;
+      last.delete(key); // so that the latest comes last
+      last.set(key, change);
+    });
+    this.log = [...last.values()].map((change) => [change]);
+    this.replay();
   }
 
   save() {
@@ -89,36 +147,40 @@ class Decisions {
     }
   }
 
-  /** Of the exported file: with the number of decisions, so that a later one is not taken for an earlier. */
-  get file() {
-    return `decisions-${this.count}.csv`;
-  }
-
-  /** As `coteach audit --apply` reads it. Every cell is quoted: labels may hold commas, quotes and line ends. */
-  csv() {
-    const { id, given, classes, fingerprint } = this.audit;
-    const rows = [["id", "given", "decision", "label", "audit"]];
-    this.of.forEach((decision, s) => {
-      const word = typeof decision === "number" ? "relabel" : decision;
-      const label = decision === DROP ? "" : classes[decision === KEEP ? given[s] : decision];
-      rows.push([id[s], classes[given[s]], word, label, fingerprint]);
-    });
-    return rows.map((row) => row.map((cell) => `"${cell.replaceAll('"', '""')}"`).join(",") + "\n").join("");
+  /** The suspects that were decided last, the latest first. */
+  latest(most) {
+    const found = new Set();
+    for (let place = this.log.length - 1; place >= 0 && found.size < most; place -= 1) {
+      const step = this.log[place];
+      for (let k = step.length - 1; k >= 0 && found.size < most; k -= 1) {
+        const [suspect, what] = step[k];
+        if (what !== NOTE && what !== OTHER && isDecided(this.of[suspect])) found.add(suspect);
+      }
+    }
+    return [...found];
   }
 }
+
+const PASSES = { // which decisions a filter lets through
+  any: () => true,
+  open: (decisions, s) => decisions.of[s] === undefined,
+  done: (decisions, s) => isDecided(decisions.of[s]),
+  unsure: (decisions, s) => decisions.of[s] === UNSURE,
+  note: (decisions, s) => decisions.notes.has(s),
+  differ: (decisions, s) => decisions.others.has(s),
+};
 
 /** Numbers of the suspects that a filter lets through, the worst first. */
 function matching(audit, decisions, { label, pair, decision, from, to }) {
   const found = [];
+  const passes = PASSES[decision];
   for (let s = 0; s < audit.id.length; s += 1) {
     const given = audit.given[s];
     const suggested = audit.suggested[s];
     if (label !== null && given !== label && suggested !== label) continue;
     if (pair !== null && (given !== pair[0] || suggested !== pair[1])) continue;
     if (audit.quality[s] < from || audit.quality[s] > to) continue;
-    if (decision === "open" && decisions.of[s] !== undefined) continue;
-    if (decision === "done" && decisions.of[s] === undefined) continue;
-    found.push(s);
+    if (passes(decisions, s)) found.push(s);
   }
   return found;
 }
