@@ -17,6 +17,7 @@ def test_examples_are_trusted_of_good_quality_and_most_like_the_suspect():
     findings = made_up(["a", "b"], 400, 0, x=rng.normal(size=(400, 3)))
     samples, quality, trusted = findings.samples, rng.random(400), rng.random(400) < 0.8
     suspects = suspects_of([0, 1, 2], ["a", "b", "a"], ["b", "a", "b"])
+    quality[:3], trusted[:3] = 1, True  # as of a page of samples to check
     found = trusted_examples(samples, suspects, trusted, quality)
     assert len(found.index) == 2 * AT_HAND
     assert trusted[found.index].all()

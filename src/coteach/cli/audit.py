@@ -31,16 +31,14 @@ if TYPE_CHECKING:
 AUDIT_EXAMPLES = """
 examples:
   # images in a folder for each class, such as photos/cat/1.jpg
-  coteach audit --images photos
+  coteach audit --images photos --open
   # a table: the label in one column, numbers and words in the others
   coteach audit --table people.csv --label group --id name
   # texts in a column of a table
   coteach audit --table letters.csv --label topic --text body
   # arrays x and y: embeddings of large images or long texts
   coteach audit --npz embeddings.npz
-  # look at the suspects in the browser, and decide
-  coteach audit --open --out runs/audit
-  # once you have decided and exported that
+  # once you have decided on runs/audit/review.html and exported that
   coteach audit --apply decisions.csv --out runs/audit
   # how many labels are wrong, from fifty that you look at yourself
   coteach audit --images photos --check 50
@@ -135,7 +133,7 @@ class Audit:
     out: Annotated[Path | None, Flag("PATH", "runs/audit, numbered if taken")] = None
     """Folder to write; must be new or empty. With --apply the folder of the audit."""
     open: bool = False
-    """Open the page in the browser when it is written; without data, that of the audit in --out."""
+    """Open the page in the browser. Without data: that of an earlier audit, in --out."""
     apply: Annotated[Path | None, Flag("FILE", "none")] = None
     """Train nothing: apply the decisions that the review page exported, and write corrected.csv."""
     calibrate: Annotated[Path | None, Flag("FILE", "none")] = None

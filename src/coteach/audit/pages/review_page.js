@@ -656,6 +656,7 @@
     close("imported");
     if (view === "overview") showView("one");
     refilter(0);
+    $("suspect").scrollTop = 0; // what the other says is at the top
   }
 
   async function copyCommand() {
