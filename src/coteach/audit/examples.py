@@ -27,7 +27,7 @@ class Examples:
 def trusted_examples(
     samples: LabelledSamples, suspects: Suspects, trusted_M: np.ndarray, quality_M: np.ndarray
 ) -> Examples:
-    """Of the better half of what is trusted of each class; nobody is an example for itself."""
+    """From the better half of what is trusted of each class; nobody is an example for itself."""
     classes = np.union1d(suspects.given, suspects.suggested).tolist()
     free_M = trusted_M.copy()
     free_M[suspects.index] = False
@@ -56,7 +56,7 @@ def best_of(index: np.ndarray, quality_M: np.ndarray, n: int) -> np.ndarray:
 
 
 def directions(x: np.ndarray, suspects: np.ndarray, at_hand: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of features from their mean, so that products tell what is alike (SF, PF); zeros for pixels."""
+    """Unit vectors of features from their mean, so that products say what is alike (SF, PF); zeros for pixels."""
     if x.ndim != 2 or not len(at_hand):
         return np.zeros((len(suspects), 1)), np.zeros((len(at_hand), 1))
     some = x[at_hand]

@@ -40,7 +40,7 @@ def review_page(
 ) -> str:
     """The whole page; decisions that are made on it carry the audit's fingerprint.
 
-    Suspects, or, if they were drawn, samples of all qualities to check; then it is told what is trusted.
+    Suspects, or, if they were drawn, samples of all qualities to check; then it needs to know what is trusted.
     """
     facts = page_facts(findings, folder, fingerprint)
     if drawn is not None:
@@ -113,7 +113,7 @@ def facts_to_check(findings: Findings, drawn: Drawn) -> dict[str, Any]:
 
 
 def likely_classes(findings: Findings) -> dict[str, list]:
-    """Of each suspect the likeliest classes besides the given one."""
+    """For each suspect the likeliest classes besides the given one."""
     if findings.likely_SK is None or findings.likely_p_SK is None:
         return {}
     return {
@@ -123,7 +123,7 @@ def likely_classes(findings: Findings) -> dict[str, list]:
 
 
 def noise_facts(findings: Findings) -> dict[str, Any]:
-    """The share of wrong labels as the audit estimates it, or as it was told."""
+    """The share of wrong labels as the audit estimates it, or as it was given."""
     estimate = findings.noise_estimate
     interval = None if estimate is None else rounded_or_none(np.array(estimate.interval))
     return {"rate": round(float(findings.classifier.noise_rate_), 4), "interval": interval}

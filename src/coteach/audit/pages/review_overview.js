@@ -29,7 +29,7 @@ function drawRates(page) {
   const { audit } = page;
   const { rate, interval } = audit.noise;
   const [low, high] = interval || [rate, rate];
-  const rows = [{ name: interval ? "The audit's estimate, from the data" : "As the audit was told", rate, low, high }];
+  const rows = [{ name: interval ? "The audit's estimate, from the data" : "As given to the audit", rate, low, high }];
   const ours = page.estimate();
   if (ours) rows.push({ name: page.toCheck ? "From your decisions" : "From your decisions: wrong ones among the suspects", ...ours });
   const most = Math.min(1, Math.max(0.05, 1.25 * Math.max(...rows.map((row) => row.high))));
