@@ -32,7 +32,7 @@ from coteach.selective.rounds import (
     COPIES,
     ROUND_RULES,
     Rounds,
-    as_given,
+    counted_as_given,
     dealt,
     first_samples,
     normalised,
@@ -209,7 +209,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         if neighbours:
             opinions += [neighbours.vote_of_all, neighbours.vote(np.all(picked.kept_NM, axis=0))[1]]
         quality_M, suggested_M = quality_of_labels(opinions, labels_M)
-        models = learners.models(as_given(picked.kept_NM, labels_M) * weight_M)
+        models = learners.models(counted_as_given(picked.kept_NM, labels_M) * weight_M)
         self.classes_, self.estimators_, self.history_ = classes, models, picked.history
         self.mean_, self.scale_, self.opinions_ = mean, scale, np.stack(picked.opinions)
         self.noise_rate_, self.noise_estimate_, self.kept_ = float(rate), estimate, picked.kept_NM

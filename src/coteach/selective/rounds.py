@@ -112,7 +112,7 @@ def doubts(p_NMC: np.ndarray, kept_NM: np.ndarray, y_M: np.ndarray, vote: Neighb
     )
 
 
-def as_given(kept_NM: np.ndarray, y_M: np.ndarray) -> np.ndarray:
+def counted_as_given(kept_NM: np.ndarray, y_M: np.ndarray) -> np.ndarray:
     """Weights of the kept (NM) by which each class counts as much as all its given labels do."""
     given_C = np.bincount(y_M)
     kept_NC = np.stack([np.bincount(y_M[kept_M], minlength=len(given_C)) for kept_M in kept_NM])
