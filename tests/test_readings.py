@@ -57,6 +57,18 @@ def test_the_nearest_are_those_of_plain_python():
         assert nearest[i].tolist() == by_angle[:5]
 
 
+def test_of_many_samples_the_nearest_are_looked_for_among_some():
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    nearest = nearest_samples(x, most=5, among=20)
+    assert len(np.unique(nearest)) <= 20
+    assert nearest.shape == (60, 5)
+    assert not (nearest == np.arange(60)[:, None]).any()
+    unit = (x - x.mean(0)) / np.linalg.norm(x - x.mean(0), axis=1, keepdims=True)
+    np.fill_diagonal(whole := unit @ unit.T, -1)
+    similar = whole[:, np.unique(nearest)]
+    assert np.allclose(whole[np.arange(60), nearest[:, 0]], similar.max(1))
+
+
 def test_only_trusted_neighbours_vote_and_only_the_first_of_them():
     labels = np.array([0, 1, 1, 0, 1])
     nearest = np.array([[1, 2, 3, 4]] * 5)

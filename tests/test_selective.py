@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from coteach import SelectiveTrainingClassifier
 from coteach.labels.folds import deal_folds
+from coteach.labels.quality import quality_of_labels
 from coteach.noise import corrupt
 from coteach.selective.linear import Axes, fit_stack
 from estimator_cases import three_clouds
@@ -64,8 +65,24 @@ class Counting(ClassifierMixin, BaseEstimator):
         return np.array(rows)
 
 
+def plain_doubt(p, labels):
+    """One minus the quality of each label, in the words of the description."""
+    classes = range(len(p[0]))
+    given = {c: [row[c] for row, label in zip(p, labels, strict=True) if label == c] for c in classes}
+    usual = {c: sum(max(q, 1e-12) for q in of) / len(of) if of else 1.0 for c, of in given.items()}
+    doubts = []
+    for row, label in zip(p, labels, strict=True):
+        total = sum(max(row[c], 1e-12) / usual[c] for c in classes)
+        against = {c: max(row[c], 1e-12) / usual[c] / total for c in classes}
+        excess = {c: row[c] - usual[c] for c in classes}
+        other = max((c for c in classes if c != label), key=lambda c: against[c] + excess[c])
+        ratio = (against[label] + 0.03) / (against[label] + against[other] + 0.06) - 0.5
+        doubts.append(1 - 1 / (1 + math.exp(-4 * (ratio + excess[label] - excess[other]))))
+    return doubts
+
+
 def plain_rounds(words, labels, folds, rule, rate, rounds, ramp):
-    """Fit; keep the samples of small loss; fit again. Each copy a list of the samples it learns from."""
+    """Fit; keep the samples of small doubt; fit again. Each copy a list of the samples it learns from."""
     n_classes, n, copies = max(labels) + 1, len(words), len(folds)
     learnt, known = [list(range(n)) for _ in range(copies)], []
 
@@ -79,9 +96,7 @@ def plain_rounds(words, labels, folds, rule, rate, rounds, ramp):
         return rows
 
     for number in range(1, rounds + 1):
-        loss = [
-            [-math.log(max(p[labels[i]], 1e-12)) for i, p in enumerate(probabilities(c))] for c in range(copies)
-        ]
+        loss = [plain_doubt(probabilities(c), labels) for c in range(copies)]
         joint = [sum(mine[i] for mine in loss) for i in range(n)]
         by = [joint] * copies if rule == "jocor" else loss
         keep = math.ceil((1 - rate * min(number / ramp, 1)) * n - 1e-9)
@@ -118,8 +133,9 @@ def test_the_rounds_are_those_of_the_description(rule, rounds):
     seed = int(np.random.RandomState(3).randint(np.iinfo(np.int32).max))
     folds = [deal_folds(labels, 4, seed + n).tolist() for n in range(1 if rule == "mentornet" else 2)]
     learnt, p = plain_rounds(words.tolist(), labels.tolist(), folds, rule, 0.3, rounds, ramp=2)
+    first = plain_rounds(words.tolist(), labels.tolist(), folds, rule, 0.3, 0, ramp=2)[1]
     assert [np.flatnonzero(kept).tolist() for kept in model.kept_] == learnt
-    np.testing.assert_allclose(model.held_out_proba_, np.mean(p, axis=0), atol=1e-9)
+    np.testing.assert_allclose(model.held_out_proba_, (np.mean(p, 0) + np.mean(first, 0)) / 2, atol=1e-9)
 
 
 # ---- our own regressions ---------------------------------------------------------------------------------------
@@ -176,13 +192,29 @@ def test_rounds_find_wrong_labels_that_one_fit_does_not(digits):
     assert often.kept_.mean() == pytest.approx(1 - often.noise_rate_, abs=0.01)
 
 
-def test_a_quality_below_half_means_that_another_class_is_likelier(digits):
-    x, _, y, *_ = digits
-    model = SelectiveTrainingClassifier(random_state=0).fit(x, y)
-    p_given = model.held_out_proba_[np.arange(len(y)), y]
-    likelier = model.held_out_proba_.max(1) > p_given
-    assert (likelier == (model.label_quality_ < 0.5)).all()
-    assert (model.suggested_labels_ != y).all()
+def test_a_quality_below_half_means_that_another_class_is_likelier_against_what_is_usual():
+    labels = np.array([0] * 6 + [1] * 4)
+    sure = np.array([0.9, 0.9, 0.9, 0.9, 0.9, 0.6, 0.6, 0.6, 0.6, 0.6])  # of class 0: of class 1 nobody is sure
+    p = np.stack([sure, 1 - sure], 1)
+    quality, suggested = quality_of_labels([p], labels)
+    assert (quality[:5] > 0.5).all()
+    assert quality[5] < 0.5  # 0 is likelier than 1, yet less likely than it usually is of class 0
+    assert (quality[6:] > 0.5).all()
+    assert suggested.tolist() == [1] * 6 + [0] * 4
+    same = quality_of_labels([p, p], labels)[0]
+    np.testing.assert_allclose(same, quality)
+
+
+def test_a_class_that_is_given_too_often_does_not_drive_out_the_others():
+    rng = np.random.default_rng(1)
+    x, truth = rng.normal(size=(600, 4)), np.arange(600) % 2
+    x[:, 0] += 2.5 * truth
+    y = np.where((truth == 1) & (rng.random(600) < 0.4), 0, truth)
+    model = SelectiveTrainingClassifier(noise_rate=0.2, random_state=0).fit(x[:400], y[:400])
+    left_out = ~model.kept_[0]
+    assert (y[:400][left_out] == 0).mean() > 0.6  # only zeros are wrong
+    assert model.predict(x[400:]).mean() > 0.35  # of 0.5 in truth
+    assert model.score(x[400:], truth[400:]) > 0.8
 
 
 def test_the_rounds_end_when_nothing_changes():

@@ -22,6 +22,7 @@ from torch import Tensor
 from coteach.checks import check_same_length
 from coteach.classifier import files
 from coteach.classifier.fitting import Validation, fit_networks, warn_of_starved
+from coteach.classifier.frames import FrameColumns
 from coteach.classifier.inputs import (
     Scaled,
     as_samples,
@@ -184,6 +185,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         The length of the second axis of X, as scikit-learn counts.
     sample_shape_ : tuple of int
         Shape of one sample as the networks take it.
+    frame_ : FrameColumns or None
+        How the columns of a data frame become numbers, if some are categories or have missing values.
     entries_ : Entries or None
         Of a data set of dicts the names of the entries that make a sample.
 
@@ -529,6 +532,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
 
     def _taken(self, X: Any, wants_labels: bool = False) -> tuple[Tensor | Samples, list | None]:
         X, _ = as_pairs(X, self.entries_)
+        if self.frame_ is not None:
+            X = self._frame_as_numbers(X, self.frame_, reset=False)
+            return self._scaled(X), None
         x, labels = as_samples(X, self.stream, self.verbose, wants_labels)
         if not isinstance(x, Samples):
             with explained(x):
@@ -544,6 +550,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray | Samples, np.ndarray]:
         goes_on = self.warm_start and hasattr(self, "networks_")
         X, self.entries_ = as_pairs(X, self.entries_ if goes_on else None, filling_of(self.module))
+        self.frame_ = self.frame_ if goes_on else FrameColumns.needed_for(X)
+        if self.frame_ is not None:
+            with explained([], y):
+                y = validate_data(self, y=to_numpy(y))
+                x = self._frame_as_numbers(X, self.frame_, reset=True)
+                check_same_length(x, y)
+                check_classification_targets(y)
+            return x, y
         x, labels = as_samples(X, self.stream, self.verbose, wants_labels=y is None)
         y = labels if y is None else to_numpy(y)
         with explained(x, y):
@@ -556,6 +570,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
                 x = channels_first(x)
             check_classification_targets(y)
         return x, y
+
+    def _frame_as_numbers(self, X: Any, frame: FrameColumns, reset: bool) -> np.ndarray:
+        x = frame.numbers(X)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return x
 
     def _validation(self, data: Any, clean: bool) -> Validation | None:
         if data is None:

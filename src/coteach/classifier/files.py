@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from coteach.checks import plain_number
+from coteach.classifier.frames import FrameColumns
 from coteach.classifier.modules import build_network, checked_network, fed_with, papers_network
 from coteach.data.dicts import Entries
 from coteach.files import refuse_place, write_atomically
@@ -52,6 +53,7 @@ def save_classifier(clf: "RobustClassifier", path: str | Path) -> None:
         "network_options": options,
         **{name: getattr(clf, name) for name in SAVED_AS_JSON},
         **({} if clf.entries_ is None else {"entries": asdict(clf.entries_)}),
+        **({} if clf.frame_ is None else {"frame": asdict(clf.frame_)}),
     }
     arrays = {name: getattr(clf, name) for name in SAVED_ARRAYS}
     arrays |= {name: np.searchsorted(clf.classes_, getattr(clf, name)) for name in SAVED_LABELS}
@@ -90,6 +92,7 @@ def load_classifier(kind: "type[RobustClassifier]", path: str | Path, module: An
             names = np.array(facts["feature_names"], dtype=object)
             clf.feature_names_in_ = names  # pyrefly: ignore[missing-attribute]
         clf.entries_ = entries_from(facts.get("entries"))
+        clf.frame_ = FrameColumns(**facts["frame"]) if "frame" in facts else None
         n_networks = METHODS[clf.method_].networks
         clf.network_, clf.network_options_ = network_in(facts, clf)
         if module is None:

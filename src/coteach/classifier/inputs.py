@@ -247,7 +247,10 @@ def in_samples(X: Any) -> str | None:
         return f"the {what} differ in size ({found}): make them the same."
     if shapes and getattr(X, "ndim", 0) == 1:
         return "X is an array of arrays: make one array of them with np.stack(X)."
-    for name, values in columns_of(X):
+    types = getattr(X, "dtypes", None)
+    for k, (name, values) in enumerate(columns_of(X)):
+        if hasattr(types, "iloc") and str(types.iloc[k]) == "category":
+            continue  # which pandas knows how to tell apart
         text = next((value for value in values if is_text(value)), None)
         if text is not None:
             return (

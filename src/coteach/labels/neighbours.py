@@ -12,8 +12,9 @@ import torch
 from coteach.labels.quality import of_given_labels
 
 NEAREST = 20  # that vote
-CANDIDATES = 100  # nearest, of which the first that are trusted vote
+CANDIDATES = 60  # nearest, of which the first that are trusted vote
 NUMBERS_AT_ONCE = 2**24  # similarities in memory
+MOST_ASKED = 20_000  # samples among which the nearest are looked for: else the work grows with the square
 A_TENTH = 0.1  # of the vote, mixed into a model's probabilities to see whether it tells anything new
 
 
@@ -49,18 +50,29 @@ class Neighbours:
         return bool(np.log(1 - A_TENTH + A_TENTH * vote_M / model_M).mean() > 0)
 
 
-def nearest_samples(x_MF: np.ndarray, most: int = CANDIDATES) -> np.ndarray:
-    """Indices of the samples that point in the most similar direction from the mean, nearest first (MK)."""
+def nearest_samples(x_MF: np.ndarray, most: int = CANDIDATES, among: int = MOST_ASKED) -> np.ndarray:
+    """Indices of the samples that point in the most similar direction from the mean, nearest first (MK).
+
+    They are looked for in so many samples at most, which are drawn at random.
+    """
     x = torch.from_numpy(np.ascontiguousarray(x_MF, dtype=np.float32))
     x = x - x.mean(0)
-    x = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    x /= x.norm(dim=1, keepdim=True).clamp(min=1e-12)
     n, pieces = len(x), []
-    rows = max(1, NUMBERS_AT_ONCE // n)
+    searched = np.arange(n)
+    if n > among:
+        searched = np.sort(np.random.default_rng(0).choice(n, among, replace=False))
+    place_M = torch.full((n,), -1)
+    place_M[torch.from_numpy(searched)] = torch.arange(len(searched))
+    others = x if n <= among else x[torch.from_numpy(searched)]
+    rows = max(1, NUMBERS_AT_ONCE // len(searched))
     for begin in range(0, n, rows):
-        similar = x[begin : begin + rows] @ x.T
-        similar[torch.arange(len(similar)), torch.arange(begin, begin + len(similar))] = -torch.inf
-        pieces.append(similar.topk(min(most, n - 1)).indices.int())
-    return torch.cat(pieces).numpy()
+        similar = x[begin : begin + rows] @ others.T
+        own = place_M[begin : begin + rows]
+        itself = (own >= 0).nonzero()[:, 0]
+        similar[itself, own[itself]] = -torch.inf
+        pieces.append(similar.topk(min(most, len(searched) - 1)).indices.int())
+    return searched[torch.cat(pieces).numpy()]
 
 
 def votes(

@@ -28,11 +28,21 @@ from coteach.labels.readings import estimate_by_two
 from coteach.names import check_name
 from coteach.selective.learners import EstimatorLearners, Learners, all_classes
 from coteach.selective.linear import LinearLearners
-from coteach.selective.rounds import COPIES, ROUND_RULES, Rounds, dealt, first_samples, normalised, pick_in_rounds
+from coteach.selective.rounds import (
+    COPIES,
+    ROUND_RULES,
+    Rounds,
+    counted_as_given,
+    dealt,
+    first_samples,
+    normalised,
+    pick_in_rounds,
+)
 from coteach.selective.tables import numbers_of, rows_of
 from coteach.stages import enter_stage
 
 LEAST_OF_ROUNDS = {"rounds": 0, "ramp": 1, "folds": 0, "neighbours": 0}
+ONE_UNIT = 10  # times the usual spread of a feature, which those that share a unit do not reach
 UNLEARNT = (
     "rounds unlearn more of the given labels than chance explains, as where wrong labels follow the features: the "
     "model learns from all samples. Look at the first suspects before you trust the list."
@@ -64,9 +74,10 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         numbers, and only where the vote helps to predict held-out labels.
     keep_per_class : bool
         Leave out the same share of each class.
-    standardize : bool
-        Give each feature mean 0 and variance 1 for our own regressions and for finding neighbours. An estimator
-        of yours gets its samples as they are.
+    standardize : bool or "auto"
+        Give each feature mean 0 and variance 1 for our own regressions and for finding neighbours. "auto" does so
+        unless features have about the same spread, as those of a trained network have, which share one unit. An
+        estimator of yours gets its samples as they are.
     random_state : int, RandomState or None
         Deals the folds.
 
@@ -85,11 +96,13 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     kept_ : bool array of shape (N, M)
         What each copy learnt from in the end.
     label_quality_ : array of shape (M,)
-        How far each given label can be trusted, from 0 to 1: its probability beside that of the likeliest other.
+        How far each given label can be trusted, from 0 to 1: its probability beside that of the likeliest other,
+        each set against what is usual of its class. Below ½ the other is likelier, in this sense.
     given_labels_, suggested_labels_ : arrays of shape (M,)
         The labels that `fit` was given, and for each the likeliest class that it is not.
     held_out_proba_ : array of shape (M, C)
-        The copies' mean probabilities of the last round, and half of the vote where neighbours have one.
+        The copies' mean probabilities of the first fit and of the last round, and half of the votes where
+        neighbours have one.
     neighbour_votes_ : array of shape (M, C) or None
         How many of the nearest trusted samples are labelled so.
     n_features_in_ : int
@@ -117,7 +130,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         folds: int = 5,
         neighbours: int = NEAREST,
         keep_per_class: bool = False,
-        standardize: bool = True,
+        standardize: bool | str = "auto",
         random_state: Any = None,
     ):
         self.estimator = estimator
@@ -189,20 +202,24 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         neighbours = self._neighbours(numbers, labels_M, len(classes), first_MC)
         estimate, rate = None, self.noise_rate
         if rate == "auto":
-            vote_MC = neighbours.vote_of_all if neighbours is not None and neighbours.tell_more else None
-            estimate = estimate_by_two(first_MC, vote_MC, labels_M)
+            estimate = estimate_by_two(first_MC, neighbours.vote_of_all if neighbours else None, labels_M)
             rate = min(estimate.rate, 1 - 1 / len(labels_M))
-        picked = pick_in_rounds(learners, first_NMC, labels_M, weight_M, rounds, float(rate))
-        p_MC, votes_MC = normalised(picked.p_NMC.mean(0)), None
-        if neighbours is not None and neighbours.tell_more:
-            votes_MC, vote_MC = neighbours.vote(np.all(picked.kept_NM, axis=0))
-            p_MC = (p_MC + vote_MC) / 2
-        quality_M, suggested_M = quality_of_labels(p_MC, labels_M)
-        models = learners.models(picked.kept_NM * weight_M)
+        vote = (lambda trusted_M: neighbours.vote(trusted_M)[1]) if neighbours else None
+        picked = pick_in_rounds(learners, first_NMC, labels_M, weight_M, rounds, float(rate), vote)
+        votes_MC = neighbours.vote(np.all(picked.kept_NM, axis=0))[0] if neighbours else None
+        opinions = [first_MC, normalised(picked.p_NMC.mean(0))]
+        if neighbours:
+            opinions += [neighbours.vote_of_all, neighbours.vote(np.all(picked.kept_NM, axis=0))[1]]
+        quality_M, suggested_M = quality_of_labels(opinions, labels_M)
+        models = learners.models(counted_as_given(picked.kept_NM, labels_M) * weight_M)
         self.classes_, self.estimators_, self.history_ = classes, models, picked.history
         self.mean_, self.scale_, self.opinions_ = mean, scale, np.stack(picked.opinions)
         self.noise_rate_, self.noise_estimate_, self.kept_ = float(rate), estimate, picked.kept_NM
-        self.label_quality_, self.held_out_proba_, self.neighbour_votes_ = quality_M, p_MC, votes_MC
+        self.label_quality_, self.held_out_proba_, self.neighbour_votes_ = (
+            quality_M,
+            np.mean(opinions, axis=0),
+            votes_MC,
+        )
         self.given_labels_, self.suggested_labels_ = classes[labels_M], classes[suggested_M]
         if picked.gone_back:
             warnings.warn(UNLEARNT, stacklevel=3)
@@ -213,6 +230,8 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             value = getattr(self, name)
             if not (is_whole(value) and value >= least):
                 raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
+        if self.standardize not in (True, False, "auto"):
+            raise ValueError(f"standardize is {self.standardize!r}: give True, False or 'auto'.")
         if self.folds == 1:
             raise ValueError("folds is 1, which leaves nothing to learn from: give 0 for none, or at least 2.")
         check_noise_rate(self.noise_rate)
@@ -255,7 +274,8 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         none = np.zeros(1), np.ones(1)
         if numbers is None:
             return None, *none
-        mean, scale = scale_of(numbers) if self.standardize else none
+        as_they_are = not self.standardize or (self.standardize == "auto" and share_a_unit(numbers))
+        mean, scale = none if as_they_are else scale_of(numbers)
         return scaled(numbers, mean, scale).numpy(), mean, scale
 
     def _neighbours(
@@ -264,7 +284,8 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         if numbers is None or not self.neighbours or len(labels_M) < 2:
             return None
         held_out_MC = first_MC if self.folds else None
-        return Neighbours(nearest_samples(numbers), labels_M, n_classes, self.neighbours, held_out_MC)
+        neighbours = Neighbours(nearest_samples(numbers), labels_M, n_classes, self.neighbours, held_out_MC)
+        return neighbours if neighbours.tell_more else None
 
     # ---- predict ----------------------------------------------------------------------------------------------
 
@@ -342,3 +363,14 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         check_is_fitted(self, "label_quality_")
         share = self.noise_rate_ if share is None else checked_share(share)
         return suspects(self.given_labels_, self.label_quality_, self.suggested_labels_, share)
+
+
+def share_a_unit(x_MF: np.ndarray) -> bool:
+    """Whether no feature spreads far more than most do, among those that are no constants.
+
+    >>> share_a_unit(np.eye(3)), share_a_unit(np.array([[1, 2, 3000], [2, 1, 9000], [1, 3, 1000]]))
+    (True, False)
+    """
+    spread_F = x_MF.std(0)
+    spread_F = spread_F[spread_F > 0]
+    return not len(spread_F) or bool(spread_F.max() < ONE_UNIT * np.median(spread_F))

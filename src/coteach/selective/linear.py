@@ -18,8 +18,10 @@ MOST_STEPS, MOST_HALVINGS = 100, 12
 SUFFICIENT = 1e-4  # share of the promised decrease that a step has to bring
 LOSS_ROUND_OFF = 1e-6  # of a loss in float32
 PROMISED_ENOUGH = 1e-5  # decrease that is still promised when the search ends
+ENOUGH_TO_PREDICT = 1e-4  # the same for the models in the end
+ENOUGH_TO_JUDGE = 1e-3  # and for losses that are only compared with each other
 NO_DIRECTION = 1e-6  # of the largest variance: what varies less is left out
-PENALTIES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # on the squares of weights; held-out labels choose
+PENALTIES = (1.0, 0.2, 0.04, 0.008, 0.0016)  # on the squares of weights; held-out labels choose
 OF_CONSTANT = 1e-6  # penalty, so that a class without samples has a finite one
 
 
@@ -79,21 +81,23 @@ class LinearLearners:
     def probabilities(self, counts_NM: np.ndarray, fold_NM: np.ndarray) -> np.ndarray:
         """Probabilities (NMC) by each copy's regression that has not learnt the sample; all learn fold -1."""
         if self.penalty is None:
-            self.penalty = self._best_penalty(counts_NM)
+            p_NMC = self._with_best_penalty(counts_NM, held_out_folds(fold_NM, self.y_M.numpy()))
+            if fold_NM.max() > 0:
+                return p_NMC
+        assert self.penalty is not None
         return self._fitted(counts_NM, fold_NM, self.penalty)
 
-    def _best_penalty(self, counts_NM: np.ndarray) -> float:
+    def _with_best_penalty(self, counts_NM: np.ndarray, fold_NM: np.ndarray) -> np.ndarray:
         """From the strongest on, until held-out labels are predicted worse."""
-        y_M = self.y_M.numpy()
-        fold_NM = np.stack([deal_folds(y_M, min(FOLDS, len(y_M)), seed=n) for n in range(len(counts_NM))])
-        least, best = np.inf, PENALTIES[0]
+        least, best = np.inf, (PENALTIES[0], self.start_LFC, np.zeros(0))
         for penalty in PENALTIES:
             p_NMC = self._fitted(counts_NM, fold_NM, penalty)
-            loss = -np.log(of_given_labels(p_NMC, y_M)).mean()
+            loss = -np.log(of_given_labels(p_NMC, self.y_M.numpy())).mean()
             if loss >= least:
                 break
-            least, best = loss, penalty
-        return best
+            least, best = loss, (penalty, self.start_LFC, p_NMC)
+        self.penalty, self.start_LFC, p_NMC = best
+        return p_NMC
 
     def _fitted(self, counts_NM: np.ndarray, fold_NM: np.ndarray, penalty: float) -> np.ndarray:
         folds = np.arange(max(1, fold_NM.max() + 1))
@@ -101,7 +105,9 @@ class LinearLearners:
         counts_LM = torch.from_numpy(learnt_NKM.reshape(-1, counts_NM.shape[1])).float()
         if self.start_LFC is None or len(self.start_LFC) != len(counts_LM):
             self.start_LFC = torch.zeros(len(counts_LM), self.x_MF.shape[1], self.n_classes)
-        self.start_LFC = fit_stack(self.x_MF, self.y_M, counts_LM, self.axes.variance_F, penalty, self.start_LFC)
+        self.start_LFC = fit_stack(
+            self.x_MF, self.y_M, counts_LM, self.axes.variance_F, penalty, self.start_LFC, ENOUGH_TO_JUDGE
+        )
         chosen_NM = torch.from_numpy(np.maximum(fold_NM, 0) + len(folds) * np.arange(len(fold_NM))[:, None])
         logits_NMC = products(self.x_MF, self.start_LFC)[chosen_NM, torch.arange(len(self.y_M))]
         return logits_NMC.double().softmax(-1).numpy()
@@ -118,8 +124,16 @@ class LinearLearners:
             self.axes.variance_F,
             self.penalty,
             of_copy_NFC,
+            ENOUGH_TO_PREDICT,
         )
         return [LinearModel(self.axes, theta_FC) for theta_FC in theta_NFC]
+
+
+def held_out_folds(fold_NM: np.ndarray, y_M: np.ndarray) -> np.ndarray:
+    """The folds as dealt, or others where there are none: a penalty is chosen by samples that are held out."""
+    if fold_NM.max() > 0:
+        return fold_NM
+    return np.stack([deal_folds(y_M, min(FOLDS, len(y_M)), seed=n) for n in range(len(fold_NM))])
 
 
 # ---- L-BFGS for a stack: every learner has its own direction and step -----------------------------------------
@@ -182,11 +196,18 @@ class CurvatureMemory:
 
 
 def fit_stack(
-    x_MF: Tensor, y_M: Tensor, counts_LM: Tensor, variance_F: Tensor, penalty: float, theta_LFC: Tensor
+    x_MF: Tensor,
+    y_M: Tensor,
+    counts_LM: Tensor,
+    variance_F: Tensor,
+    penalty: float,
+    theta_LFC: Tensor,
+    enough: float = PROMISED_ENOUGH,
 ) -> Tensor:
     """Weights of each learner that minimise its mean loss plus half the penalty on their squares.
 
-    A step costs two products of matrices; how far to go costs none, since logits are linear in the weights.
+    A step costs two products of matrices; how far to go costs none, since logits are linear in the weights. The
+    search ends where a step promises less than `enough` to every learner.
     """
     weight_LM = counts_LM / counts_LM.sum(-1, keepdim=True)
     penalty_F1 = torch.full_like(variance_F, penalty)[:, None]
@@ -203,7 +224,7 @@ def fit_stack(
     for _ in range(MOST_STEPS):
         direction_LFC = memory.direction(gradient_LFC)
         promised_L11 = dots(gradient_LFC, direction_LFC)
-        if promised_L11.min() > -PROMISED_ENOUGH:
+        if promised_L11.min() > -enough:
             break
         ahead_LMC, far_L11 = products(x_MF, direction_LFC), torch.ones_like(loss_L11)
         for _ in range(MOST_HALVINGS):

@@ -4,6 +4,7 @@ The rules are those of mini-batches; here the batch is the whole training set, a
 before it is asked. N copies, M samples, C classes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,14 +12,17 @@ import numpy as np
 import torch
 
 from coteach.labels.folds import deal_folds
-from coteach.labels.quality import TINY, of_given_labels
+from coteach.labels.quality import TINY, of_given_labels, quality_of_labels
 from coteach.rules import Batch, Rule, coteaching, jocor, mentornet
 from coteach.selective.learners import Learners
 from coteach.stages import enter_stage
 
+NeighbourVote = Callable[[np.ndarray], np.ndarray]  # of neighbours: from who is trusted (M) to probabilities (MC)
+
 ROUND_RULES = {"mentornet": mentornet, "coteaching": coteaching, "jocor": jocor}
 COPIES = {"mentornet": 1, "coteaching": 2, "jocor": 2}
-CLEARLY = 2.0  # standard errors
+CLEARLY = 3.0  # standard errors
+FEW_CHANGES = 0.005  # share of the samples: fewer that change change little
 FEWEST_OF_A_CLASS = 2  # that stay: one to learn when the other is asked
 
 
@@ -68,7 +72,13 @@ def keep_share(noise_rate: float, number: int, ramp: int) -> float:
 
 
 def pick_in_rounds(
-    learners: Learners, first_NMC: np.ndarray, y_M: np.ndarray, counts_M: np.ndarray, rounds: Rounds, rate: float
+    learners: Learners,
+    first_NMC: np.ndarray,
+    y_M: np.ndarray,
+    counts_M: np.ndarray,
+    rounds: Rounds,
+    rate: float,
+    vote: NeighbourVote | None = None,
 ) -> RoundsResult:
     """From a first fit on, fit on the samples of small loss, until these come again or the rounds are over."""
     fold_NM = dealt(y_M, rounds)
@@ -78,8 +88,10 @@ def pick_in_rounds(
     done.opinions.append(first_NMC.mean(0).argmax(1))
     known = set()  # picks that there have been
     for number in range(1, rounds.most + 1):
-        kept_NM = picks(rounds.rule, done.p_NMC, y_M, keep_share(rate, number, rounds.ramp))
-        if number > rounds.ramp and kept_NM.tobytes() in known:
+        doubt_NM = doubts(done.p_NMC, done.kept_NM, y_M, vote)
+        kept_NM = picks(rounds.rule, done.p_NMC, doubt_NM, y_M, keep_share(rate, number, rounds.ramp))
+        settled = (kept_NM != done.kept_NM).mean() < FEW_CHANGES or kept_NM.tobytes() in known
+        if number > rounds.ramp and settled:
             break
         known.add(kept_NM.tobytes())
         enter_stage(f"round {number}, at most {rounds.most}")
@@ -90,6 +102,23 @@ def pick_in_rounds(
     if unlearnt(first_NMC, done.p_NMC, y_M):
         return RoundsResult(everything_NM, first_NMC, done.history, done.opinions[:1], gone_back=True)
     return done
+
+
+def doubts(p_NMC: np.ndarray, kept_NM: np.ndarray, y_M: np.ndarray, vote: NeighbourVote | None) -> np.ndarray:
+    """The loss of each label (NM): what its quality lacks, by a copy and the vote of those that it kept."""
+    return np.stack(
+        [
+            1 - quality_of_labels([p_MC] if vote is None else [p_MC, vote(kept_M)], y_M)[0]
+            for p_MC, kept_M in zip(p_NMC, kept_NM, strict=True)
+        ]
+    )
+
+
+def counted_as_given(kept_NM: np.ndarray, y_M: np.ndarray) -> np.ndarray:
+    """Weights of the kept (NM) by which each class counts as much as all its given labels do."""
+    given_C = np.bincount(y_M)
+    kept_NC = np.stack([np.bincount(y_M[kept_M], minlength=len(given_C)) for kept_M in kept_NM])
+    return kept_NM * (given_C / np.maximum(kept_NC, 1))[:, y_M]
 
 
 def unlearnt(first_NMC: np.ndarray, last_NMC: np.ndarray, y_M: np.ndarray) -> bool:
@@ -117,14 +146,12 @@ def first_samples(y_M: np.ndarray, rounds: Rounds) -> np.ndarray:
     return np.stack([deal_folds(y_M, rounds.copies, rounds.seed) == n for n in range(rounds.copies)])
 
 
-def picks(rule: Rule, p_NMC: np.ndarray, y_M: np.ndarray, share: float) -> np.ndarray:
+def picks(rule: Rule, p_NMC: np.ndarray, loss_NM: np.ndarray, y_M: np.ndarray, share: float) -> np.ndarray:
     """The samples that each copy learns from next (NM), by a rule of the paper."""
     log_p_NRMC = torch.from_numpy(np.log(np.clip(p_NMC, TINY, 1)))[:, None]
-    label_RM = torch.from_numpy(y_M)[None]
-    loss_NRM = -log_p_NRMC.gather(-1, label_RM.expand(len(p_NMC), 1, -1)[..., None])[..., 0]
     keep_R1 = torch.tensor([[share]], dtype=torch.float64)
-    kept_NM = rule(Batch(log_p_NRMC, loss_NRM, keep_R1, label_RB=label_RM))[:, 0].numpy()
-    return kept_NM | smallest_of_each_class(loss_NRM[:, 0].numpy(), y_M)
+    batch = Batch(log_p_NRMC, torch.from_numpy(loss_NM)[:, None], keep_R1, label_RB=torch.from_numpy(y_M)[None])
+    return rule(batch)[:, 0].numpy() | smallest_of_each_class(loss_NM, y_M)
 
 
 def smallest_of_each_class(loss_NM: np.ndarray, y_M: np.ndarray) -> np.ndarray:
