@@ -59,7 +59,7 @@ def process_state() -> dict:
 def own_loop() -> np.ndarray:
     """A pair, a selection and a ledger."""
     pair = Pair(lambda: nn.Sequential(nn.Linear(X.shape[1], 8), nn.ReLU(), nn.Linear(8, 3)))
-    selection = Selection("coteaching", steps=3, ledger=Ledger(len(X)))
+    selection = Selection("coteaching", noise_rate=0.2, steps=3, ledger=Ledger(len(X)))
     for _ in range(3):
         selection(pair(torch.tensor(X).float()), torch.tensor(Y), range(len(X))).backward()
         selection.next_epoch()

@@ -194,7 +194,7 @@ def test_a_page_gets_the_columns_that_it_asks_for():
     header, rule, *rows = claims.claims_table(["number", "verdict", "presets"]).splitlines()
     assert header == "|  | verdict | `coteach reproduce` … |"
     assert len(rows) == len(claims.claims())
-    assert rows[7] == "| 8 | ● holds | `mnist`, `cifar10`, `cifar100`, `news` |"
+    assert rows[7] == '| 8 | <span class="verdict holds">● holds</span> | `mnist`, `cifar10`, `cifar100`, `news` |'
     assert rule == "| --- | --- | --- |"
 
 

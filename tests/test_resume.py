@@ -176,15 +176,15 @@ def test_a_signal_stops_a_run_with_a_word_on_how_to_go_on(tmp_path, name):
 def test_the_command_that_goes_on_works_as_it_is_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")  # and no line of it is broken
     out, data_dir = tmp_path / "a run", tmp_path / "my data"
-    shown = command.progress_note
+    shown = command.accuracy_note
     words = ["run", "--epochs", "3", "--device", "cpu", "--out", str(out), "--data-dir", str(data_dir)]
     for again in range(2):
-        monkeypatch.setattr(command, "progress_note", interrupt)
+        monkeypatch.setattr(command, "accuracy_note", interrupt)
         with pytest.raises(SystemExit, match="130"):
             cli.main(words)
         words = shlex.split(capsys.readouterr().out.split("note: stopped; `")[1].split("` goes on\n")[0])[1:]
         assert words == ["run", "--resume", str(out), "--data-dir", str(data_dir)], again
-    monkeypatch.setattr(command, "progress_note", shown)
+    monkeypatch.setattr(command, "accuracy_note", shown)
     cli.main(words)
     assert (out / "summary.json").exists()
 

@@ -173,14 +173,15 @@ def test_the_bar_goes_on_where_the_run_stopped(tmp_path, monkeypatch, method):
             assert not visible  # before anything was trained
             shown.append([name, total, completed])
 
-        def update(self, task, advance, visible, note):
+        def update(self, task, advance, visible, description, note):
             assert visible
+            shown[0][0] = description
             shown[0][2] += advance
 
     monkeypatch.setattr(command, "progress_bars", Bars)
     cli.main(["run", "--resume", str(tmp_path / "run")])
     total = 6 if method == "f_correction" else 3
-    assert shown == [[method, total, total]]
+    assert shown == [[f"training {method}", total, total]]
 
 
 # ---- disks ----------------------------------------------------------------------------------------------------
