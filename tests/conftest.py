@@ -70,6 +70,14 @@ def quick_unless_marked(request: pytest.FixtureRequest, slowness: float) -> Iter
         pytest.fail(f"it took {spent:.1f} s of CPU: make it cheaper, or mark it slow")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever looks at a page is slow: a browser's CPU time is not that of the test."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
+
+
 # ---- what tests share -----------------------------------------------------------------------------------------
 
 
