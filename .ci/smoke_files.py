@@ -1,8 +1,10 @@
-"""Small data of one's own, for the smoke test: arrays, a folder of images, a table."""
+"""Small data of one's own, for the smoke test: arrays, a folder of images, a table, texts."""
 
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 from PIL import Image
 
 random = np.random.default_rng(0)
@@ -14,5 +16,7 @@ for i, label in enumerate(y):
     folder.mkdir(parents=True, exist_ok=True)
     pixels = random.integers(0, 120, (20, 20, 3)) + 120 * label
     Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{i}.png")
-lines = [",".join([*(f"{v:.3f}" for v in row), f"class {label}"]) for row, label in zip(x, y, strict=True)]
-Path("rows.csv").write_text("\n".join(["a,b,c,d,e,kind", *lines]) + "\n", encoding="utf-8")
+kinds = [f"class {label}" for label in y]
+pyarrow.parquet.write_table(pyarrow.table([*x.T, kinds], names=[*"abcde", "kind"]), "rows.parquet")
+texts = [f"{['a cat on a mat', 'shares fell again'][label]} {i},{kinds[i]}" for i, label in enumerate(y)]
+Path("texts.csv").write_text("\n".join(["words,kind", *texts]) + "\n", encoding="utf-8")
