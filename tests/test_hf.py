@@ -239,9 +239,9 @@ def test_a_training_goes_on_from_a_checkpoint(every, tmp_path):
         found[name] = callback
     assert found["stopped"].selection.step == 12
     assert np.allclose(found["stopped"].ledger.quality(), found["whole"].ledger.quality(), atol=1e-6)
-    kept = [tmp_path / name / f"checkpoint-{step}" for step in (4, 8)]
+    kept = [tmp_path / name / f"checkpoint-{step}" for step in (every, 2 * every)]
     shutil.copy(kept[0] / "coteach-0.safetensors", kept[1])  # of another step
-    with pytest.raises(ValueError, match="is of step 4, not 8"):
+    with pytest.raises(ValueError, match=f"is of step {every}, not {2 * every}"):
         trainer.train(resume_from_checkpoint=str(kept[1]))
 
 
