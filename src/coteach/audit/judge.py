@@ -196,7 +196,12 @@ def note_on_wide_interval(classifier: Learner) -> list[str]:
 
 
 def note_on_high_estimate(classifier: Learner) -> list[str]:
-    """Networks that cannot tell the classes apart take their own mistakes for wrong labels."""
+    """Networks that cannot tell the classes apart take their own mistakes for wrong labels.
+
+    After rounds the interval says as much.
+    """
+    if isinstance(classifier, SelectiveTrainingClassifier):
+        return []
     if classifier.noise_rate != "auto" or classifier.noise_rate_ <= HIGH_NOISE_RATE:
         return []
     return [

@@ -302,7 +302,7 @@ def audit_command(audit: Audit) -> None:
         for note in notes_beforehand(classifier, samples):
             print_line(f"note: {note}")
         read = time.perf_counter()
-        print_line("timing an epoch")
+        print_line("timing an epoch" if learner == "network" else "timing rounds on a few samples")
         seconds = forecast(classifier, samples)
         timed = time.perf_counter()
         where = {"cpu": "the CPU"}.get(device := chosen_device(audit.device), device)
