@@ -21,11 +21,13 @@ SCORES = (
     "cleanlab_confidence_weighted_entropy",
 )
 SETS = {
+    "aggre": "photos, most of three people (CIFAR-10N aggre)",
+    "rand1": "photos, one person each (rand1)",
+    "worst": "photos, the worst of three (worst)",
     "youtube": "YouTube comments",
     "sms": "SMS",
     "semeval": "SemEval",
     "trec": "TREC questions",
-    "breast symmetric 0.2": "breast cancer, flipped by a program",
 }
 
 
