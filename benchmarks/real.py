@@ -273,7 +273,7 @@ def relabelled(case: Case, index: np.ndarray, suggested: np.ndarray) -> int:
 
 
 def ours_of(case: Case, seed: int) -> tuple[coteach.SelectiveTrainingClassifier, float]:
-    model = coteach.SelectiveTrainingClassifier(case.learner if case.trees else None, random_state=seed)
+    model = coteach.SelectiveTrainingClassifier(case.learners["table"] if case.trees else None, random_state=seed)
     began = time.process_time()
     return model.fit(case.x, case.given), time.process_time() - began
 
