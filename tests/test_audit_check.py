@@ -196,6 +196,7 @@ def refused_and_as_it_was(out: Path, decisions: Path, said: str, capsys) -> None
     assert {p.name: p.read_bytes() if p.is_file() else "folder" for p in out.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_spreadsheet_may_write_the_numbers_in_other_words(audited, tmp_path):
     out = shutil.copytree(audited[0], tmp_path / "out", ignore=shutil.ignore_patterns("calibrat*"))
     path = decide(out, audited[2], tmp_path / "d.csv")

@@ -397,6 +397,7 @@ def test_the_encoder_is_the_same_after_writing_and_reading(tmp_path):
         features(tmp_path, write(tmp_path / "other.csv", ["a"], [["1"]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_the_command_on_a_table_and_the_lines_that_load_its_model(suffix, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

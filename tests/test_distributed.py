@@ -206,6 +206,7 @@ def test_torchrun_writes_the_folder_of_one_process_and_a_killed_one_is_resumed(l
     assert (dead / "metrics.jsonl").read_bytes() == (tmp_path / "two" / "metrics.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_example_runs_in_two_processes_and_one_of_them_prints(launched):
     (code, out, words), (other, nothing, _) = launched(
         2, "example", HERE.parent / "examples" / "many_devices.py", "--epochs", "2", "--samples", "200"

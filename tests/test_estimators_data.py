@@ -72,6 +72,7 @@ def test_images_in_three_layouts_are_the_same_images(kind):
         models[0].predict(images[:, :, :5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe, network", [("paper", SmallCNN), ("auto", FastCNN)])
 def test_colour_images_get_a_cnn_that_sees_their_channels(recipe, network):
     x = np.random.default_rng(0).random((24, 32, 32, 3))

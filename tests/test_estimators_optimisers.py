@@ -36,6 +36,7 @@ def test_every_method_learns_with_another_optimiser(method):
     assert quick(method, optimizer=torch.optim.AdamW, epochs=8).fit(x, y).score(x, y) > 0.9
 
 
+@pytest.mark.slow
 def test_names_and_classes_are_the_same_and_options_reach_them(clouds):
     def answers(**options):
         return quick(**options).fit(*clouds).predict_proba(clouds[0])

@@ -82,6 +82,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_fits_in_threads_are_those_of_one_thread(name):
     before = process_state()

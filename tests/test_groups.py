@@ -50,6 +50,7 @@ def test_other_errors_are_not_out_of_memory(error):
         in_groups([range(4)], train, lambda *done: None, lambda group: None)
 
 
+@pytest.mark.slow
 def test_one_run_that_does_not_fit_is_an_error():
     def train(group: range) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
@@ -135,6 +136,7 @@ def test_a_machine_out_of_memory_is_halved_too_and_those_that_wait_with_it():
     assert [len(group) for group in begun] == [4, 2, 2, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_run_begun_again_twice_says_so(tmp_path, dataset, monkeypatch):
     crowded(monkeypatch)
     experiment = Experiment(method="standard", epochs=2, tau=0.2, seeds=(1, 2, 3, 4), out=tmp_path / "o")

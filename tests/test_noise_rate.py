@@ -128,6 +128,7 @@ def test_the_likeliest_classes_tell_as_much_as_all(kind, rate, monkeypatch):
     assert found.matrix.sum(1) == pytest.approx(np.ones(120))
 
 
+@pytest.mark.slow
 def test_many_classes_take_no_cube_of_their_number():
     """It took 6 s of CPU when every sample was compared with every class; see the limit of an unmarked test."""
     wrong, given, p = many_classes(2000, 4000, 0.2, "symmetric")

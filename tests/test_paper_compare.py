@@ -71,6 +71,7 @@ def test_the_numbers_are_those_printed():
 # ---- the table ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_our_number_beside_the_known_one(tmp_path):
     pretend(cell_named("mnist", "coteaching_plus-authors-symmetric-0.2"), tmp_path, 97.4, 97.7)
     pretend(cell_named("mnist", "coteaching_plus-paper-symmetric-0.2"), tmp_path, 97.4, 97.7)
@@ -99,6 +100,7 @@ def test_our_number_beside_the_known_one(tmp_path):
     assert compare.comparison(tmp_path, "cifar10") == []
 
 
+@pytest.mark.slow
 def test_a_shorter_or_outdated_cell_is_compared_with_nothing(tmp_path):
     cell = cell_named("mnist", "coteaching_plus-authors-symmetric-0.2")
     pretend(replace(cell, experiment=replace(cell.experiment, epochs=5)), tmp_path, 90.0)

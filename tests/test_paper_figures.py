@@ -159,6 +159,7 @@ def test_every_cell_is_shown_dots_with_mean_and_every_seed_heat_maps_with_the_me
     assert set(numbers.values()) == {0}
 
 
+@pytest.mark.slow
 def test_no_two_cells_share_a_line_of_dots(tmp_path):
     pretend_all("ablation", tmp_path)
     for name, dots in blocks.blocks(preset_records("ablation", None, tmp_path)).items():

@@ -31,6 +31,7 @@ def test_the_page_has_our_numbers_the_known_ones_and_every_seed_where_one_is_far
     assert "- 3.5 minutes of Abacus, torch 2.99: 7 runs" in page
 
 
+@pytest.mark.slow
 def test_seeds_are_listed_where_one_is_far_off_or_learnt_nothing(tmp_path):
     pretend(cell_named("mnist", "standard-authors-symmetric-0.5"), tmp_path, 52.0, 54.9)
     assert not any("each seed" in line for line in page_of("mnist", tmp_path))

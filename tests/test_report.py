@@ -339,6 +339,7 @@ def test_what_cannot_be_done_is_told_in_a_sentence(words, message, tmp_path, mon
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_open_opens_the_page(tmp_path, monkeypatch, capsys):
     opened = []
     monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or len(opened) == 1)

@@ -117,6 +117,7 @@ def test_a_panel_without_a_line_leaves_its_words_to_the_others(drawn):
     ]
 
 
+@pytest.mark.slow
 def test_of_own_labels_there_is_no_precision_to_draw(drawn, capsys):
     write_run(Path("own"), dataset="own", noise="none", tau=0.2)
     main(["report", "own", "--figures"])
@@ -127,6 +128,7 @@ def test_of_own_labels_there_is_no_precision_to_draw(drawn, capsys):
     assert error == "coteach: no run has label_precision: leave it out of --panels.\n"
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text(capsys):
     for name in ("a", "b"):
         changed_experiment(write_run(Path("runs") / name), dataset="<b>$x$</b>\n|", method="</svg>|\n" + "m" * 60)

@@ -234,6 +234,7 @@ def test_of_an_unfinished_run_the_finished_seeds_count_or_else_what_all_have(tmp
 labels = st.lists(st.integers(0, 3), min_size=1, max_size=30)
 
 
+@pytest.mark.slow
 @given(labels, st.floats(0, 1), st.randoms(use_true_random=False))
 def test_believed_labels_are_those_of_the_suspects(given_labels, share, random):
     given_M = np.array(given_labels)

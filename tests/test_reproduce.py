@@ -53,6 +53,7 @@ def tiny(monkeypatch, tmp_path):
     return stacks
 
 
+@pytest.mark.slow
 def test_a_preset_is_measured_drawn_compared_and_told(tiny, tmp_path, capsys):
     main(["reproduce", "tiny", "--device", "cpu"])
     assert [len(stack) for stack in tiny] == [2, 2]
@@ -121,6 +122,7 @@ def test_only_report_trains_nothing_and_shows_what_is_there(tiny, tmp_path, caps
     assert "0 of 4 cells are in results" in out  # one of its two seeds is
 
 
+@pytest.mark.slow
 def test_after_an_interruption_the_same_command_goes_on(tiny, tmp_path, monkeypatch, capsys):
     unbroken = reproduce.run_together
 
@@ -201,6 +203,7 @@ def test_a_cell_that_so_few_epochs_cannot_hold_is_named(warm, words, tmp_path, c
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_other_cells_are_measured_in_so_few_epochs(warm, tmp_path):
     main("reproduce tiny --epochs 1 --seeds 1 --cells standard --device cpu".split())
     assert warm == [[("standard", "pair", (1,)), ("standard", "symmetric", (1,))]]
@@ -225,6 +228,7 @@ def test_a_report_is_of_what_another_preset_has_measured_as_well(tiny, tmp_path,
     assert "61.00" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_list_loads_nothing_heavy_and_counts_what_is_there(tiny, tmp_path):
     pretend(cells("tiny")[0], tmp_path / "results", 1.0, 2.0)
     pretend(cells("tiny")[1], tmp_path / "results", 1.0)  # half of its seeds
@@ -237,6 +241,7 @@ def test_the_list_loads_nothing_heavy_and_counts_what_is_there(tiny, tmp_path):
     assert not (tmp_path / "results" / "summary.json").exists()
 
 
+@pytest.mark.slow
 def test_the_list_has_every_preset(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     main(["reproduce"])

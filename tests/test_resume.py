@@ -43,6 +43,7 @@ def every_epoch_is_kept(monkeypatch):
 # ---- one training, in one process -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("fidelity", FIDELITIES)
@@ -196,6 +197,7 @@ def interrupt(epoch):
 # ---- together, in groups, twice -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 3, 4, 5, 6])
 def test_experiments_that_run_together_go_on_together(tmp_path, after):
     base = experiment("coteaching_plus", group=2, noise="symmetric", epochs=3)

@@ -118,6 +118,7 @@ def test_other_data_are_refused(tmp_path, dataset):
     run(Experiment(resume=tmp_path / "run"), dataset, say=silent)
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_folder(unfinished):
     holder = "import sys; from pathlib import Path; from coteach.runs.folder import locked\n"
     holder += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
@@ -187,6 +188,7 @@ def test_the_bar_goes_on_where_the_run_stopped(tmp_path, monkeypatch, method):
 # ---- disks ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["full", "read-only", "gone"])
 def test_a_disk_that_fails_is_told_and_the_last_checkpoint_stays(tmp_path, monkeypatch, what):
     """A full disk is simulated where the bytes go out; the others are real."""

@@ -147,6 +147,7 @@ def test_the_last_ten_epochs_are_summed_up_as_in_the_papers_tables(tmp_path, dat
     assert result.summary["max"] == pytest.approx(100 * np.mean([max(row) for row in rows]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_goes_with_every_method(tmp_path, dataset, loss):
     for method in METHODS:

@@ -178,6 +178,7 @@ def digits():
     return x[:700], truth[:700], corrupt(truth[:700], "pair", 0.3).labels, x[700:], truth[700:]
 
 
+@pytest.mark.slow
 def test_rounds_find_wrong_labels_that_one_fit_does_not(digits):
     x, truth, y, x_test, truth_test = digits
     once, often = (SelectiveTrainingClassifier(rounds=rounds, random_state=0).fit(x, y) for rounds in (0, 6))
@@ -265,6 +266,7 @@ def test_weights_reach_the_estimator_or_are_refused():
         SelectiveTrainingClassifier(KNeighborsClassifier()).fit(x, y, weight)
 
 
+@pytest.mark.slow
 def test_warm_starts_end_where_cold_ones_do(digits):
     x, _, y, *_ = digits
     x, y = x[:200] / 16, y[:200]

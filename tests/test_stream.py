@@ -112,6 +112,7 @@ def test_every_method_trains_the_same_on_a_stream(method, small_pieces):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["coteaching_plus", "f_correction"])
 def test_what_python_reads_item_by_item_trains_the_same(method, small_pieces):
     """In float32 with batch norm; f_correction also looks at all training samples."""
@@ -121,6 +122,7 @@ def test_what_python_reads_item_by_item_trains_the_same(method, small_pieces):
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [Rows, lambda x: Items(Pairs(x.numpy()))], ids=["rows", "items"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_augmented_images_train_the_same(of, dtype):
@@ -131,6 +133,7 @@ def test_augmented_images_train_the_same(of, dtype):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [Rows, lambda x: Items(Pairs(x.numpy()))], ids=["rows", "items"])
 def test_everything_of_today_trains_the_same(of, small_pieces):
     p = pictures()
@@ -155,6 +158,7 @@ def test_a_test_set_cut_to_whole_batches_is_the_same(fidelity):
     assert_same(trained(streamed(p), "coteaching", mlp, plan), trained(p, "coteaching", mlp, plan))
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_batches_hold_the_samples_that_were_asked_for(data):
     n = data.draw(st.integers(1, 30))
@@ -271,6 +275,7 @@ def test_a_sample_among_many_at_once_is_named():
         list(chunks(Stream(Items(Subset(Spoilt(NUMBERS, 9, UNREADABLE), range(7, 12))), "cpu"), 5, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [Rows, lambda x: Items(Pairs(x))], ids=["threads", "processes"])
 def test_an_epoch_given_up_leaves_nothing_and_the_next_is_whole(of):
     p = streamed(single(problem()), of)
@@ -319,6 +324,7 @@ def photographs() -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
+@pytest.mark.slow
 def test_a_run_on_a_map_style_data_set_writes_the_bytes_of_one_on_arrays(tmp_path):
     x, y = photographs()
     images = [Image.fromarray(picture.transpose(1, 2, 0)) for picture in x]

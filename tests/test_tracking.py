@@ -56,6 +56,7 @@ def stop_after(n):
     return stop
 
 
+@pytest.mark.slow
 def test_a_tracker_is_told_what_the_folder_gets(tmp_path):
     records = Records()
     result = run(experiment(tmp_path), trackers=[records], say=silent)

@@ -32,11 +32,13 @@ MIXTURE = replace(BESIDES, mixture=True)
 CASES = {"coteaching": MIXTURE, "coteaching_plus": MIXTURE, "mentornet": MIXTURE, "dividemix": DIVIDED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["standard", "coteaching", "jocor", "decoupling"])
 def test_everything_besides_labels_trains_like_the_plain_loop(name):
     assert_trains_like_the_plain_loop(name, BESIDES, pictured, pictures(runs=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_with_a_mixture_it_trains_like_the_plain_loop(name):
     assert_trains_like_the_plain_loop(name, CASES[name], pictured, pictures(runs=1))
@@ -157,6 +159,7 @@ def test_all_of_it_is_off_unless_asked_for():
                 assert not getattr(plan, name), name
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_with_all_of_it():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(400, 4, generator=generator)
