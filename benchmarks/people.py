@@ -12,6 +12,7 @@ folds   five trainings of one network of the same kind, as long as the pair's: a
 
 `disagreement` is the share of given labels that the trained pair does not predict, a reading of the noise rate
 that costs nothing; `mixture` is the share that two Gaussians over the pair's losses call wrong, another.
+`at_the_end` ranks by what the trained pair thinks of the given labels, instead of by all epochs.
 """
 
 import argparse
@@ -108,11 +109,13 @@ def by_pair(
     pair.fit(x, given)
     fitted = time.perf_counter() - started
     p_MC = pair.predict_proba(x)
-    loss_M = -torch.from_numpy(p_MC[np.arange(len(given)), given]).clamp(min=1e-12).log()
+    given_M = p_MC[np.arange(len(given)), given]
+    loss_M = -torch.from_numpy(given_M).clamp(min=1e-12).log()
     estimate = pair.noise_estimate_
     return {
         "accuracy": float(pair.score(dataset.tensors("a test")[1].numpy(), dataset.y_test.numpy())),
         "average_precision": precision(wrong, pair.label_quality_),
+        "at_the_end": precision(wrong, given_M),
         "noise_rate": pair.noise_rate_,
         "interval": None if estimate is None else list(estimate.interval),
         "disagreement": float((p_MC.argmax(1) != given).mean()),
