@@ -194,7 +194,16 @@ def test_a_classifier_with_it_is_saved_whole(tmp_path):
 def test_a_run_with_it_is_written_and_its_networks_come_back(tmp_path):
     x, y = (random_images(96) * 255).byte().numpy(), np.arange(96) % 3
     data = Dataset.from_arrays(x[:64], y[:64], x[64:], y[64:])
-    e = experiment(tmp_path, network="fast_cnn", width=1 / 16, recipe="modern", epochs=2, tau=0.2, batch_size=16)
+    e = experiment(
+        tmp_path,
+        network="fast_cnn",
+        width=1 / 16,
+        recipe="modern",
+        epochs=2,
+        tau=0.2,
+        batch_size=16,
+        precision="float32",
+    )
     done = run(e, data, say=silent)
     assert len(done.rows) == 4
     network = done.network(0, 2)

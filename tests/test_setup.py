@@ -17,11 +17,11 @@ from coteach.runs.experiment import Experiment
 
 KERNELS_RUN = setup.kernels_run
 PAIR = METHODS["coteaching"]
-SHAPES = {"mlp": (1, 28, 28), "small_cnn": (3, 32, 32), "cnn7": (3, 32, 32), "preact_resnet18": (3, 32, 32)}
+SHAPES = {"mlp": (1, 28, 28)}  # of any other network: (3, 32, 32)
 
 
 def engine(name: str, device: str = "cuda", networks_in_all: int = 2, epochs: int = 200, method=PAIR.name, **said):
-    network = networks.build(name, shape=SHAPES[name], n_classes=10)
+    network = networks.build(name, shape=SHAPES.get(name, (3, 32, 32)), n_classes=10)
     return choose_engine(
         network, networks_in_all, METHODS[method], Plan(epochs=epochs), 60_000, device, Options(**said)
     )
@@ -79,6 +79,14 @@ def test_only_convolutions_on_a_gpu_leave_float32():
     assert engine("cnn7", "cpu").precision is Precision.FLOAT32
     for name in ("float32", "tf32", "bf16"):
         assert engine("cnn7", precision=name).precision is Precision(name)
+
+
+@pytest.mark.parametrize("can, precision", [(True, Precision.BF16), (False, Precision.FLOAT32)])
+def test_on_a_cpu_only_the_fast_network_goes_in_half_and_only_where_that_is_faster(monkeypatch, can, precision):
+    monkeypatch.setattr(setup, "cpu_multiplies_in_half", lambda: can)
+    assert engine("fast_cnn", "cpu").precision is precision
+    assert engine("fast_cnn", "cpu", precision="float32").precision is Precision.FLOAT32
+    assert engine("cnn7", "cpu").precision is Precision.FLOAT32
 
 
 def test_long_trainings_on_a_gpu_are_compiled(monkeypatch):

@@ -41,6 +41,15 @@ class Precision(Enum):
                 switch.fp32_precision = value
 
 
+def cpu_multiplies_in_half() -> bool:
+    """Whether this CPU has instructions for bfloat16, with which convolutions take half to a quarter of the time.
+
+    Without them torch rounds to bfloat16 all the same, and gains nothing.
+    """
+    asks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")  # torch has no public name for them
+    return any(getattr(torch.cpu, ask, bool)() for ask in asks)
+
+
 # ---- convolutions whose channels tensor cores like ------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from coteach.data.base import Rows, Samples
 from coteach.engine import Engine
 from coteach.engine.distributed import world_size
 from coteach.engine.pooling import pooled_convolution, pools_every_convolution
-from coteach.engine.precision import Precision
+from coteach.engine.precision import Precision, cpu_multiplies_in_half
 from coteach.engine.stack import batches_well
 from coteach.engine.stream import Stream
 from coteach.isolation import one_at_a_time
@@ -205,7 +205,7 @@ def goes_batched(network: nn.Module, several: bool, plan: Plan, on_gpu: bool) ->
 def choose_precision(asked: str, network: nn.Module, on_gpu: bool) -> Precision:
     if asked != "auto":
         return Precision(asked)
-    if on_gpu and getattr(network, "half_precision", False):
+    if getattr(network, "half_precision", False) and (on_gpu or cpu_multiplies_in_half()):
         return Precision.BF16
     return Precision.TF32 if on_gpu and has_convolutions(network) else Precision.FLOAT32
 

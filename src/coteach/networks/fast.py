@@ -44,7 +44,7 @@ class FastCNN(nn.Module):
     """
 
     shared_buffers = ("patches.filters",)  # the same in every network: neither stacked nor saved
-    half_precision = True  # on a GPU, unless asked otherwise: what it learns is no worse for it
+    half_precision = True  # where that is faster, unless asked otherwise: what it learns is no worse for it
     channels_last = True  # how a CPU is half as fast again
 
     def __init__(

@@ -167,7 +167,9 @@ class Experiment:
     """Share of a label that is spread over all classes when it is learnt."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """auto, cpu, cuda or cuda:1."""
-    precision: Annotated[Precisions, Flag("NAME", "on a GPU tf32 for convolutions, bf16 for fast_cnn")] = "auto"
+    precision: Annotated[
+        Precisions, Flag("NAME", "on a GPU tf32 for convolutions; bf16 for fast_cnn where that is faster")
+    ] = "auto"
     """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
     stack: Stacks = "auto"
     """All networks in one batched call, or one after the other; auto takes the faster."""
