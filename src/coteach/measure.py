@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from coteach.augment import Augment
 from coteach.engine.batches import View, evaluation_input, same_view
+from coteach.engine.precision import Precision
 from coteach.engine.records import Records
 from coteach.engine.stack import Stack
 from coteach.engine.stream import Stream, chunks
@@ -42,19 +43,29 @@ class Networks(Protocol):
 
 
 class PlainModules:
-    """Trained modules in the guise of a stack of one run; copied where they lie on another device."""
+    """Trained modules in the guise of a stack of one run; copied where they lie or are laid out otherwise."""
 
     dtype = torch.float32
 
-    def __init__(self, modules: Sequence[nn.Module], device: str):
-        self.modules = [m if device == "cpu" else copy.deepcopy(m).to(device) for m in modules]
+    def __init__(self, modules: Sequence[nn.Module], device: str, precision: Precision = Precision.FLOAT32):
+        self.modules = [as_it_is_quick(m, device) for m in modules]
         self.device, self.shape = torch.device(device), (len(modules), 1)
+        self.precision = precision
 
     def evaluating(self) -> AbstractContextManager[None]:
         return torch.no_grad()  # they are in evaluation mode
 
     def __call__(self, x_NRB: Tensor) -> Tensor:
-        return torch.stack([m(x_B) for m, x_B in zip(self.modules, x_NRB[:, 0], strict=True)])[:, None]
+        with self.precision.forward(self.device.type):
+            logits = [m(x_B) for m, x_B in zip(self.modules, x_NRB[:, 0], strict=True)]
+        return torch.stack(logits)[:, None].float()
+
+
+def as_it_is_quick(module: nn.Module, device: str) -> nn.Module:
+    """The module on the device, with its channels last if that is how it was trained."""
+    if getattr(module, "channels_last", False):
+        return copy.deepcopy(module).to(device=device, memory_format=torch.channels_last)
+    return module if device == "cpu" else copy.deepcopy(module).to(device)
 
 
 # ---- prediction -----------------------------------------------------------------------------------------------

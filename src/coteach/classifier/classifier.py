@@ -38,7 +38,7 @@ from coteach.classifier.options import check_arguments, check_views
 from coteach.data.base import Samples
 from coteach.data.dicts import as_pairs
 from coteach.engine.batches import half_views, same_view
-from coteach.engine.setup import chosen_device
+from coteach.engine.setup import choose_precision, chosen_device
 from coteach.engine.stream import Stream, closing_streams
 from coteach.labels.ledger import Suspects, checked_share, suspects
 from coteach.loops.onnx_file import EXAMPLES_NEEDED, Ensemble, Rescaled, Viewed, write_onnx
@@ -455,7 +455,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         x, _ = self._taken(X)
         x_M = x if isinstance(x, Tensor) else Stream(x, device)
         view = half_views if METHODS[self.method_].views else same_view
-        modules = PlainModules(self.networks_, device)
+        precision = choose_precision("auto", self.networks_[0], device.startswith("cuda"))
+        modules = PlainModules(self.networks_, device, precision)
         with closing_streams(x_M):
             logits = predict(modules, x_M, max(1, PREDICTED_AT_ONCE // math.prod(self.sample_shape_)), view=view)
             pieces = [logits_NRBC[:, 0].double().softmax(-1).float().cpu() for logits_NRBC in logits]

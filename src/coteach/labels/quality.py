@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 TINY = 1e-12  # probability, so that a logarithm is finite
-UNLIKELY = 0.001  # probability, below which ratios no longer count
+NEGLIGIBLE = 0.001  # probability, below which ratios no longer count
 
 
 def of_given_labels(p_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
@@ -41,7 +41,7 @@ def quality_of_labels(opinions: Sequence[np.ndarray], labels_M: np.ndarray) -> t
 def against_what_is_usual(p_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
     """By how much each class is likelier than is usual of it (MC): logarithm of the ratio, plus the difference."""
     usual_C = usual_of_classes(p_MC, labels_M)
-    return np.log((p_MC + UNLIKELY) / (usual_C + UNLIKELY)) + p_MC - usual_C
+    return np.log((p_MC + NEGLIGIBLE) / (usual_C + NEGLIGIBLE)) + p_MC - usual_C
 
 
 def usual_of_classes(p_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
