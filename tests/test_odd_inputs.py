@@ -57,6 +57,12 @@ def test_dates_are_told_by_their_column(dates):
 
 
 @pytest.mark.parametrize("kind", [quick, SelectiveTrainingClassifier])
+def test_two_columns_of_one_name_are_told(kind):
+    with pytest.raises(ValueError, match="unique column names"):
+        kind().fit(TABLE.set_axis(list("aabcd"), axis=1), Y)
+
+
+@pytest.mark.parametrize("kind", [quick, SelectiveTrainingClassifier])
 def test_labels_of_several_kinds_are_one_sentence(kind):
     with pytest.raises(ValueError, match="labels are words and numbers side by side"):
         kind().fit(X, np.array(["a", *Y[1:]], dtype=object))

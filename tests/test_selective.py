@@ -5,14 +5,18 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.metrics import average_precision_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from coteach import SelectiveTrainingClassifier
@@ -250,6 +254,51 @@ def test_it_takes_tables_with_words_and_gaps_if_the_estimator_does():
     assert found(model.label_quality_, y != truth) > 0.8
     assert model.n_features_in_ == 2
     assert model.feature_names_in_.tolist() == ["number", "colour"]
+
+
+@pytest.mark.parametrize("made", ["csr_matrix", "csc_matrix", "coo_array"])
+def test_it_takes_sparse_tables_if_the_estimator_does(made):
+    x, y = three_clouds()[:2]
+    x = np.where(x > 0, x, 0)
+    table = getattr(scipy.sparse, made)(x)
+    model, dense = (
+        SelectiveTrainingClassifier(LogisticRegression(), noise_rate=0.1, neighbours=0, random_state=0).fit(of, y)
+        for of in (table, x)
+    )
+    np.testing.assert_allclose(model.predict_proba(table), dense.predict_proba(x), atol=1e-3)
+    np.testing.assert_allclose(model.label_quality_, dense.label_quality_, atol=1e-2)
+
+
+def test_it_takes_texts_and_images_if_the_estimator_does():
+    truth = np.arange(60) % 2
+    texts = [f"{'good' if t else 'bad'} number {n}" for n, t in enumerate(truth)]
+    words = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    images = truth[:, None, None, None] * np.ones((60, 1, 2, 2))
+    flat = make_pipeline(FunctionTransformer(lambda x: x.reshape(len(x), -1)), LogisticRegression())
+    for estimator, x in ((words, texts), (words, np.array(texts)), (flat, images)):
+        model = SelectiveTrainingClassifier(estimator, noise_rate=0.1, rounds=1, random_state=0).fit(x, truth)
+        assert model.score(x, truth) == 1
+
+
+@pytest.mark.parametrize("standardize", ["auto", False])
+@pytest.mark.parametrize("scale, offset", [(1e-30, 0), (1e30, 0), (1e100, 0), (1, 1e9)])
+def test_neither_the_unit_nor_the_zero_of_features_matters(scale, offset, standardize):
+    x, y = three_clouds()[:2]
+    model, moved = (
+        SelectiveTrainingClassifier(standardize=standardize, random_state=0).fit(z, y)
+        for z in (x, x * scale + offset)
+    )
+    np.testing.assert_allclose(moved.label_quality_, model.label_quality_, atol=1e-3)
+    np.testing.assert_allclose(moved.predict_proba(x * scale + offset), model.predict_proba(x), atol=1e-3)
+
+
+@pytest.mark.parametrize("estimator", [None, LogisticRegression(), HistGradientBoostingClassifier(max_iter=3)])
+@pytest.mark.parametrize("y", [[0, 1], [0, 1, 1], [0] + [1] * 9], ids=len)
+def test_a_class_may_have_one_sample_only(y, estimator):
+    x = np.random.default_rng(0).normal(size=(len(y), 3))
+    model = SelectiveTrainingClassifier(estimator, random_state=0).fit(x, y)
+    assert model.classes_.tolist() == [0, 1]
+    np.testing.assert_allclose(model.predict_proba(x).sum(1), 1)
 
 
 def test_weights_reach_the_estimator_or_are_refused():

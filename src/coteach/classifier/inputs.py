@@ -35,11 +35,8 @@ def to_numpy(values: Any) -> Any:
 
 def refuse_dates(X: Any) -> None:
     """As numbers they would be nanoseconds, or days, as the package likes."""
-    if hasattr(X, "columns"):
-        types = {name: X[name].dtype for name in X.columns}
-    else:
-        types = {0: getattr(X, "dtype", None)}
-    for name, dtype in types.items():
+    types = zip(X.columns, X.dtypes, strict=True) if hasattr(X, "columns") else [(0, getattr(X, "dtype", None))]
+    for name, dtype in types:
         temporal = getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith("period")
         if temporal or (hasattr(dtype, "is_temporal") and dtype.is_temporal()):  # the last of polars
             raise ValueError(f"column {name!r} of X is of dates or times: make numbers of it, such as days.")

@@ -263,19 +263,20 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     def _rows(self, X: Any, reset: bool) -> Any:
         """X as the estimator gets it: what it makes of cells is its own business, that there are rows is ours."""
         rows = rows_of(X)
-        if not hasattr(rows, "iloc"):
-            check_array(rows, accept_sparse=True, dtype=None, ensure_all_finite=False)  # pyrefly: ignore[unexpected-keyword]
+        texts = rows.ndim == 1 and len(rows) and isinstance(rows[0], str)
+        if not (hasattr(rows, "iloc") or texts):
+            check_array(rows, accept_sparse=True, dtype=None, ensure_all_finite=False, allow_nd=True)  # pyrefly: ignore[unexpected-keyword]
         validate_data(self, rows, reset=reset, skip_check_array=True)
         return rows
 
     def _scaled_numbers(self, x: Any) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
         """The samples as float32 for regressions and neighbours, and what was subtracted and divided by."""
         numbers = x if self.estimator is None else numbers_of(x)
-        none = np.zeros(1), np.ones(1)
         if numbers is None:
-            return None, *none
-        as_they_are = not self.standardize or (self.standardize == "auto" and share_a_unit(numbers))
-        mean, scale = none if as_they_are else scale_of(numbers)
+            return None, np.zeros(1), np.ones(1)
+        mean, scale = scale_of(numbers)
+        if not self.standardize or (self.standardize == "auto" and share_a_unit(numbers)):
+            scale = one_scale(numbers)
         return scaled(numbers, mean, scale).numpy(), mean, scale
 
     def _neighbours(
@@ -363,6 +364,16 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         check_is_fitted(self, "label_quality_")
         share = self.noise_rate_ if share is None else checked_share(share)
         return suspects(self.given_labels_, self.label_quality_, self.suggested_labels_, share)
+
+
+def one_scale(x_MF: np.ndarray) -> np.ndarray:
+    """One number to divide all features by, so that their proportions stay; a power of two rounds nothing.
+
+    >>> one_scale(np.array([[1e30, 0.0], [3e30, 0.0]])).item() == 2.0**99
+    True
+    """
+    spread = float(x_MF.std(0, dtype=np.float64).max())
+    return np.array([2.0 ** np.frexp(spread)[1] / 2]) if spread else np.ones(1)
 
 
 def share_a_unit(x_MF: np.ndarray) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing  # pyrefly: ignore[missing-module-attribute]
 from sklearn.utils.validation import has_fit_parameter
 
@@ -27,7 +28,10 @@ class Learners(Protocol):
 
 
 class EstimatorLearners:
-    """Clones of an estimator. With `warm_start` set, each goes on from where it was in the round before."""
+    """Clones of an estimator. With `warm_start` set, each goes on from where it was in the round before.
+
+    Where only one class is left to learn, that class is certain: most estimators refuse to learn it.
+    """
 
     def __init__(self, estimator: Any, x: Any, y_M: np.ndarray, n_classes: int, weighed: bool):
         if not hasattr(estimator, "predict_proba"):
@@ -60,7 +64,8 @@ class EstimatorLearners:
         learnt = np.flatnonzero(counts_M)
         model = self.before.get(key) if self.goes_on else None
         if model is None or len(model.classes_) != len(np.unique(self.y_M[learnt])):
-            model = clone(self.estimator)
+            several = (self.y_M[learnt] != self.y_M[learnt[0]]).any()
+            model = clone(self.estimator) if several else DummyClassifier()
         weight = {"sample_weight": counts_M[learnt]} if weighed else {}
         self.before[key] = model.fit(_safe_indexing(self.x, learnt), self.y_M[learnt], **weight)
         return model
@@ -68,6 +73,6 @@ class EstimatorLearners:
 
 def all_classes(model: Any, x: Any, n_classes: int) -> np.ndarray:
     """Probabilities with a column for each class, 0 for those that the model never saw (MC)."""
-    p_MC = np.zeros((len(x) if hasattr(x, "__len__") else x.shape[0], n_classes))
+    p_MC = np.zeros((x.shape[0], n_classes))
     p_MC[:, np.asarray(model.classes_, dtype=np.int64)] = model.predict_proba(x)
     return p_MC
