@@ -162,6 +162,14 @@ def test_regressions_of_a_stack_are_those_of_scikit_learn():
         np.testing.assert_allclose(p_MC, plain.predict_proba(x / axes.scale), atol=2e-3)
 
 
+def test_few_samples_of_many_features_have_axes_too():
+    x = np.random.default_rng(0).integers(0, 2, (24, 1280)).astype(float)
+    x[:, ::2] = 0  # with these the eigenvalues do not settle in float32
+    y = np.arange(24) % 2
+    x[:, 1] = 20 * y
+    assert SelectiveTrainingClassifier(noise_rate=0, random_state=0, standardize=True).fit(x, y).score(x, y) == 1
+
+
 def test_samples_that_do_not_count_change_nothing():
     x, y = three_clouds()[:2]
     axes = Axes.of(torch.from_numpy(x).float())

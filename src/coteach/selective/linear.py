@@ -42,7 +42,7 @@ class Axes:
         mean_K = x_MK.mean(0)
         centred_MK = x_MK - mean_K
         scale = float(centred_MK.square().mean().sqrt()) or 1.0
-        variance_K, axes_KK = torch.linalg.eigh(centred_MK.T @ centred_MK / (len(x_MK) * scale**2))
+        variance_K, axes_KK = principal_axes(centred_MK.T @ centred_MK / (len(x_MK) * scale**2))
         known_K = variance_K > NO_DIRECTION * variance_K[-1]
         one = torch.ones(1, dtype=x_MK.dtype)
         return cls(mean_K, scale, axes_KK[:, known_K], torch.cat([variance_K[known_K], one]))
@@ -51,6 +51,15 @@ class Axes:
         """Samples with a constant as the last feature (MF)."""
         x_MF = (x_MK - self.mean_K) @ (self.axes_KF / self.scale)
         return torch.cat([x_MF, torch.ones(len(x_MF), 1, dtype=x_MF.dtype)], 1)
+
+
+def principal_axes(covariance_KK: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors; in float64 where float32 fails, as with few samples and constant features."""
+    try:
+        return torch.linalg.eigh(covariance_KK)
+    except torch.linalg.LinAlgError:
+        variance_K, axes_KK = torch.linalg.eigh(covariance_KK.double())
+        return variance_K.to(covariance_KK), axes_KK.to(covariance_KK)
 
 
 @dataclass
