@@ -383,11 +383,14 @@ def test_what_cannot_be_judged_is_refused(samples, said):
 
 
 def test_look_alikes_and_formulas_are_noted_and_left_as_they_are():
-    samples = usable(plain_samples(["Cat", "cat ", "=cmd", "-1", "+1"] * 4))
-    assert any("'Cat' and 'cat '" in note for note in samples.notes)
+    samples = usable(plain_samples(["Cat", "cat ", "=cmd", "-1", "+1", "1.0"] * 4))
+    assert [note.split(" differ")[0] for note in samples.notes if "differ" in note] == [
+        "labels '+1' and '1.0'",
+        "labels 'Cat' and 'cat '",
+    ]
     (formula,) = (note for note in samples.notes if "formula" in note)
     assert formula.startswith("1 id(s) or label(s)")  # numbers are none
-    assert list(samples.counts) == ["+1", "-1", "=cmd", "Cat", "cat "]
+    assert list(samples.counts) == ["+1", "-1", "1.0", "=cmd", "Cat", "cat "]
 
 
 def test_csv_is_read_back_as_it_was():

@@ -273,6 +273,11 @@ def test_texts_that_share_no_word_are_still_told_apart():
     assert Texts.learn("t", ["alpha", "beta", "gamma"], 0).apply(["alpha", "beta"]).any()
 
 
+def test_texts_that_are_all_the_same_have_numbers():
+    x = Texts.learn("note", ["the same text"] * 9, seed=0).apply(["the same text"])
+    np.testing.assert_allclose(abs(x).max(), 1)
+
+
 def test_a_column_without_words_is_refused():
     with pytest.raises(ValueError, match="hardly any words"):
         Texts.learn("t", ["", "!", "?"], 0)
@@ -345,6 +350,12 @@ def test_rows_without_label_name_vector_or_text_are_skipped(tmp_path):
     samples = read_table_samples(write(tmp_path / "u.csv", ["note", "group"], only_text), "group", text="note")
     assert [(s.where, s.why) for s in samples.skipped] == [("line 2", "no text")]
     assert samples.ids[0] == "1"
+
+
+def test_a_number_beyond_float32_is_told(tmp_path):
+    rows = [[f"{i}" if i else "1e300", "ab"[i % 2]] for i in range(20)]
+    samples = read_table_samples(write(tmp_path / "t.csv", ["x", "label"], rows), "label")
+    assert [(s.where, s.why) for s in samples.skipped] == [("line 2", "a number beyond float32")]
 
 
 def test_columns_that_are_not_there_are_named(tmp_path):

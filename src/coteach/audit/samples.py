@@ -157,10 +157,11 @@ def notes_on_look_alikes(classes: Iterable[str]) -> list[str]:
     seen: dict[str, str] = {}
     notes = []
     for name in classes:
-        same = seen.setdefault(" ".join(name.split()).casefold(), name)
+        eye = str(float(name)) if looks_like_number(name) else " ".join(name.split()).casefold()
+        same = seen.setdefault(eye, name)
         if same != name:
             notes.append(
-                f"labels {shown(same)} and {shown(name)} differ only in case or spaces: are they one class?"
+                f"labels {shown(same)} and {shown(name)} differ only in case, spaces or zeros: are they one class?"
             )
     return notes
 

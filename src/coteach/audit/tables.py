@@ -430,7 +430,9 @@ class Texts:
                 continue
             k = min(MOST_DIRECTIONS, min(tfidf_MV.shape) - 1)
             if k >= 1:
-                directions_KV = TruncatedSVD(k, random_state=seed).fit(tfidf_MV).components_.astype(np.float32)
+                with np.errstate(invalid="ignore"):  # the share that is explained, of texts that are all the same
+                    svd = TruncatedSVD(k, random_state=seed).fit(tfidf_MV)
+                directions_KV = svd.components_.astype(np.float32)
                 words = vectorizer.get_feature_names_out().tolist()
                 return cls(name, words, vectorizer.idf_.astype(np.float32), directions_KV)
         raise ValueError(f"column {shown(name)} has hardly any words: give the column with the texts as --text.")
@@ -501,7 +503,8 @@ class TableEncoder:
         parts = [column.apply(usable_cells(table, table.column(column.name, path))) for column in self.columns]
         if self.text is not None:
             parts.append(self.text.apply(as_texts(table.column(self.text.name, path))))
-        return np.concatenate(parts, 1).astype(np.float32)
+        with np.errstate(over="ignore"):  # such a row is left out, and told
+            return np.concatenate(parts, 1).astype(np.float32)
 
 
 def usable_cells(table: Table, cells: Cells) -> Cells:
@@ -558,7 +561,8 @@ def read_table_samples(
     sound = np.isfinite(x).all(1)
     position = {number: i for i, number in enumerate(table.numbers)}
     kept = [position[number] for number in table_kept.numbers]
-    without |= {kept[i]: why for i in np.flatnonzero(~sound)}
+    too_large = np.isinf(x).any(1)  # a file of embeddings has none of these
+    without |= {kept[i]: "a number beyond float32" if too_large[i] else why for i in np.flatnonzero(~sound)}
     if texts is not None and encoder is not None and not encoder.columns:
         without |= {i: "no text" for i in kept if not texts[i].strip()}
     stays = [i for i in kept if i not in without]
