@@ -1,6 +1,7 @@
 """Features of frozen networks: the offline encoders against known numbers, the cache, and one clear sentence."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -279,13 +280,24 @@ def test_weights_of_another_shape_are_named(tmp_path):
         image_encoder(str(tmp_path / "w.safetensors"))
 
 
-def test_a_matrix_of_token_vectors_with_its_tokenizer_is_an_encoder(tmp_path):
-    model = tokenizers.models.WordLevel({"cat": 0, "dog": 1, "?": 2}, unk_token="?")
+def save_words(folder: Path, words: list[str]) -> Path:
+    """A tokenizer, and vectors of which each has one number that is not 0."""
+    model = tokenizers.models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="?")
     cutter = tokenizers.Tokenizer(model)
     cutter.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    cutter.save(str(tmp_path / "tokenizer.json"))
-    path = tmp_path / "model.safetensors"
-    save_file({"embeddings": np.eye(3, dtype=np.float32)}, path)
+    cutter.save(str(folder / "tokenizer.json"))
+    save_file({"embeddings": np.eye(len(words), dtype=np.float32)}, folder / "model.safetensors")
+    return folder / "model.safetensors"
+
+
+def test_another_tokenizer_does_not_get_the_features_of_this_one(tmp_path):
+    for words, expected in ((["cat", "dog", "?"], [1, 0, 0]), (["dog", "cat", "?"], [0, 1, 0])):
+        x = coteach.encode(["cat"], str(save_words(tmp_path, words)), cache=tmp_path / "kept")
+        assert x.tolist() == [expected]
+
+
+def test_a_matrix_of_token_vectors_with_its_tokenizer_is_an_encoder(tmp_path):
+    path = save_words(tmp_path, ["cat", "dog", "?"])
     x = coteach.encode(["cat", "cat dog", "bird"], str(path))
     np.testing.assert_allclose(x, [[1, 0, 0], [0.5**0.5, 0.5**0.5, 0], [0, 0, 1]], atol=1e-6)
     save_file({"embeddings": np.eye(2, dtype=np.float32)}, path)
@@ -316,12 +328,20 @@ def test_published_weights_that_were_changed_are_never_loaded(tmp_path, monkeypa
         (TEXTS, lambda texts: np.zeros((1, 3)), "row of numbers for each"),
         (TEXTS, lambda texts: np.full((len(texts), 3), np.nan), "not finite"),
         (pictures()[:, :1], "auto", "grey"),
+        (pictures() / 255 - 0.5, nn.Flatten(), "pixels from -0.5 to"),
+        (pictures().astype(np.uint16) * 257, nn.Flatten(), "give 0 to 255, or floats from 0 to 1"),
     ],
 )
 def test_bad_input_gets_one_clear_sentence(samples, encoder, words):
     with pytest.raises(ValueError, match=words) as caught:
         coteach.encode(samples, encoder)
     assert "\n" not in str(caught.value)
+
+
+def test_a_batch_has_at_least_one_sample():
+    for size in (0, -1):
+        with pytest.raises(ValueError, match=f"batch_size is {size}"):
+            coteach.encode(TEXTS, np.zeros_like, batch_size=size)
 
 
 @pytest.mark.parametrize("encoder, extra", [("efficientnet-lite0", "images"), ("wordllama", "text")])

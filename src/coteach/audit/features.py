@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from coteach.audit.images import fitted, read_image
+from coteach.checks import check_count
 from coteach.encoders.kept import KeptFeatures, content_hash
 from coteach.encoders.named import (
     IMAGE_SIDE,
@@ -26,6 +27,7 @@ from coteach.engine.setup import chosen_device
 
 BATCH_OF_SAMPLES = 32
 LOOKED_AT, LOOKED_SIDE = 64, 32  # samples to choose an encoder by, and their pixels
+OVERSHOOT = 0.1  # beyond black and white, as of images that were resized or sharpened as floats
 
 Progress = Callable[[int, int], None]
 
@@ -88,6 +90,7 @@ def encode(
     """
     if isinstance(samples, str | Path) or not len(samples):
         raise ValueError("samples are one alone or none: give a list of texts or paths, or an array of images.")
+    check_count("batch_size", batch_size, 1)
     if is_list_of(str, samples):
         made = text_encoder(
             named_or_best(encoder, lambda: chosen_for_texts(some_of(samples))), chosen_device(device)
@@ -250,9 +253,13 @@ def as_images(samples: Any) -> np.ndarray:
             f"samples are an array of shape {x.shape} and type {x.dtype}: give images such as "
             "(M, 3, height, width), a list of pathlib.Path, or a list of texts."
         )
+    if not np.isfinite(x).all():
+        raise ValueError("images have pixels that are not finite numbers: mend or drop them.")
+    if x.min() < -OVERSHOOT * x.max() or x.max() > (1 + OVERSHOOT) * 255:
+        raise ValueError(
+            f"images have pixels from {x.min():.4g} to {x.max():.4g}: give 0 to 255, or floats from 0 to 1."
+        )
     if x.dtype.kind == "f":
-        if not np.isfinite(x).all():
-            raise ValueError("images have pixels that are not finite numbers: mend or drop them.")
         return (x * 255 if x.max() <= 1 else x).astype(np.float32)
     return x
 

@@ -116,7 +116,8 @@ def text_encoder(given: Any, device: str = "cpu") -> Encoder:
     else:
         return Encoder(given, imported(given, TEXTS))
     vectors = token_vectors(weights, tokenizer)
-    return Encoder(name_of(given), vectors, None, hashlib.sha256(vectors.vectors_VF.tobytes()).hexdigest())
+    identity = hashlib.sha256(tokenizer.read_bytes() + vectors.vectors_VF.tobytes()).hexdigest()
+    return Encoder(name_of(given), vectors, None, identity)
 
 
 def installed_efficientnet() -> nn.Module:
