@@ -179,6 +179,13 @@ def test_decision_and_label_agree(word, label, audit, capsys):
     assert "give a class of the audit" in refused("--apply decisions.csv", capsys)
 
 
+def test_a_label_is_not_relabelled_as_itself(audit, capsys):
+    """A calibration would count it as wrong; the page writes "keep"."""
+    name, was = suspect(audit, 0)
+    decided([name, was, "relabel", was, mark(Path("runs/audit"))])
+    assert "the given label to keep" in refused("--apply decisions.csv", capsys)
+
+
 def test_a_trusted_sample_and_one_decided_twice_are_refused(audit, capsys):
     now = mark(Path("runs/audit"))
     trusted = next(i for i in range(60) if audit.trusted[i])

@@ -111,7 +111,7 @@ def check_decisions(
                 f"{path} says {shown(word)} of {shown(name)}: give {', '.join(DECISIONS)} or {UNSURE}."
             )
         expected = {"keep": was, "relabel": label}.get(word, "")
-        if label != expected or (word == "relabel" and label not in classes):
+        if label != expected or (word == "relabel" and label not in classes - {was}):
             raise ValueError(
                 f"{path} has the label {shown(label)} for {shown(name)} ({word}): give a class of the audit to "
                 "relabel, the given label to keep, and none otherwise."
