@@ -67,7 +67,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict]:
 def labelled(problem: str, data_dir: Path | None) -> Labelled:
     """The data set, and the labels that it is learnt with."""
     name, *noise = problem.split("/")
-    changes = {"noise": noise[0], "rate": float(noise[1])} if noise else {}
+    changes: dict[str, Any] = {"noise": noise[0], "rate": float(noise[1])} if noise else {}
     dataset = data.load(name, data_dir)
     return dataset, prepare.draw_noise(Experiment(name, **changes), dataset).labels
 
@@ -136,7 +136,8 @@ def by_folds(
     setup = set_up(build(), 1, METHODS["standard"], plan, len(x), options.device)
     with setup.active():
         p_MC = out_of_sample(
-            *(torch.from_numpy(part).to(setup.device) for part in (x, given)),
+            torch.from_numpy(x).to(setup.device),
+            torch.from_numpy(given).to(setup.device),
             dataset.n_classes,
             build,
             plan,

@@ -561,8 +561,9 @@ def read_table_samples(
     sound = np.isfinite(x).all(1)
     position = {number: i for i, number in enumerate(table.numbers)}
     kept = [position[number] for number in table_kept.numbers]
-    too_large = np.isinf(x).any(1)  # a file of embeddings has none of these
-    without |= {kept[i]: "a number beyond float32" if too_large[i] else why for i in np.flatnonzero(~sound)}
+    without |= {kept[i]: why for i in np.flatnonzero(~sound)}
+    too_large = np.flatnonzero(np.isinf(x).any(1))  # a file of embeddings has none of these
+    without |= {kept[i]: "a number beyond float32" for i in too_large}
     if texts is not None and encoder is not None and not encoder.columns:
         without |= {i: "no text" for i in kept if not texts[i].strip()}
     stays = [i for i in kept if i not in without]
