@@ -11,7 +11,7 @@ from coteach.audit.encoding import features
 from coteach.audit.judge import learner_for, selective_classifier
 from coteach.audit.samples import LabelledSamples
 from coteach.cli import main
-from coteach.selective.files import load_linear
+from coteach.selective.files import load_linear, save_linear
 from estimator_cases import three_clouds
 
 
@@ -86,13 +86,20 @@ def test_the_linear_model_of_an_audit_predicts_again(table):
     np.testing.assert_allclose(model.predict_proba(x).sum(1), 1)
 
 
-def test_what_is_saved_is_what_was_fitted():
+@pytest.mark.parametrize("curved", [False, True])
+def test_what_is_saved_is_what_was_fitted(curved, tmp_path):
     x, y = three_clouds()
-    classifier = selective_classifier("linear", noise_rate=0.1, random_state=0).fit(x * 3 + 5, y)
-    from coteach.selective.files import linear_model_of
-
-    saved = linear_model_of(classifier)
-    np.testing.assert_allclose(saved.predict_proba(x * 3 + 5), classifier.predict_proba(x * 3 + 5), atol=1e-4)
+    if curved:  # four clouds, of which opposite ones are of one class
+        y = np.arange(200) % 2
+        x = np.random.default_rng(0).normal(size=(200, 5)) / 5
+        x[:, 0] += np.arange(200) // 2 % 2
+        x[:, 1] += y ^ (np.arange(200) // 2 % 2)
+    x = x * [1, 2, 300, 4, 5] + 5
+    classifier = selective_classifier("linear", noise_rate=0.1, random_state=0).fit(x, y)
+    assert (classifier.neighbour_model_ is not None) == curved  # which know more where classes are no half spaces
+    save_linear(classifier, tmp_path / "model.safetensors")
+    saved = load_linear(tmp_path / "model.safetensors")
+    np.testing.assert_allclose(saved.predict_proba(x), classifier.predict_proba(x), atol=1e-4)
 
 
 def test_a_file_of_something_else_is_no_linear_model(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coteach.labels.neighbours import Neighbours, nearest_samples, votes
+from coteach.labels.neighbours import NeighbourModel, Neighbours, nearest_samples, votes
 from coteach.labels.readings import estimate_by_two, is_wide
 
 
@@ -74,6 +74,33 @@ def test_only_trusted_neighbours_vote_and_only_the_first_of_them():
     nearest = np.array([[1, 2, 3, 4]] * 5)
     trusted = np.array([True, False, True, True, True])
     assert votes(nearest, labels, trusted, 2, voters=2)[0].tolist() == [1, 1]  # samples 2 and 3
+
+
+def test_the_nearest_learnt_samples_predict_by_their_labels_and_weights():
+    rng = np.random.default_rng(0)
+    x, labels, weights = rng.normal(size=(30, 3)) + 5, rng.integers(3, size=30), rng.random(30)
+    weights[::5] = 0
+    new = rng.normal(size=(9, 3)) + 5
+    p = NeighbourModel.of(x, labels, weights, 3, voters=4).predict_proba(new)
+    for k, place in enumerate(new - x.mean(0)):
+        near = sorted(np.flatnonzero(weights), key=lambda i: -float(unit(place) @ unit(x[i] - x.mean(0))))[:4]
+        shares = [weights[labels == c].sum() / weights.sum() for c in range(3)]
+        counts = [sum(weights[i] for i in near if labels[i] == c) + shares[c] for c in range(3)]
+        np.testing.assert_allclose(p[k], np.array(counts) / sum(counts), atol=1e-6)
+
+
+def test_pieces_of_new_samples_predict_alike_and_too_many_learnt_ones_are_thinned(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, labels, weights = rng.normal(size=(50, 3)), rng.integers(3, size=50), np.ones(50)
+    whole = NeighbourModel.of(x, labels, weights, 3).predict_proba(x)
+    monkeypatch.setattr("coteach.labels.neighbours.NUMBERS_AT_ONCE", 150)
+    np.testing.assert_allclose(NeighbourModel.of(x, labels, weights, 3).predict_proba(x), whole)
+    monkeypatch.setattr("coteach.labels.neighbours.MOST_ASKED", 20)
+    assert len(NeighbourModel.of(x, labels, weights, 3).directions_RF) == 20
+
+
+def unit(x):
+    return x / np.linalg.norm(x)
 
 
 def test_a_vote_that_knows_nothing_is_not_listened_to():

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from coteach import SelectiveTrainingClassifier
 from coteach.labels.folds import deal_folds
-from coteach.labels.quality import quality_of_labels
+from coteach.labels.quality import likeliest_classes, quality_of_labels
 from coteach.noise import corrupt
 from coteach.selective.linear import Axes, fit_stack
 from estimator_cases import three_clouds
@@ -69,20 +69,39 @@ class Counting(ClassifierMixin, BaseEstimator):
         return np.array(rows)
 
 
-def plain_doubt(p, labels):
-    """One minus the quality of each label, in the words of the description."""
+def plain_scores(p, labels):
+    """Of each class for each sample: its probability against what is usual of it, by ratio and by difference."""
     classes = range(len(p[0]))
     given = {c: [row[c] for row, label in zip(p, labels, strict=True) if label == c] for c in classes}
-    usual = {c: sum(max(q, 1e-12) for q in of) / len(of) if of else 1.0 for c, of in given.items()}
+    usual = {c: sum(of) / len(of) if of else 1.0 for c, of in given.items()}
+    return [[math.log((row[c] + 0.001) / (usual[c] + 0.001)) + row[c] - usual[c] for c in classes] for row in p]
+
+
+def plain_doubt(p, labels):
+    """One minus the quality of each label, in the words of the description."""
     doubts = []
-    for row, label in zip(p, labels, strict=True):
-        total = sum(max(row[c], 1e-12) / usual[c] for c in classes)
-        against = {c: max(row[c], 1e-12) / usual[c] / total for c in classes}
-        excess = {c: row[c] - usual[c] for c in classes}
-        other = max((c for c in classes if c != label), key=lambda c: against[c] + excess[c])
-        ratio = (against[label] + 0.03) / (against[label] + against[other] + 0.06) - 0.5
-        doubts.append(1 - 1 / (1 + math.exp(-4 * (ratio + excess[label] - excess[other]))))
+    for scores, label in zip(plain_scores(p, labels), labels, strict=True):
+        other = max(score for c, score in enumerate(scores) if c != label)
+        doubts.append(1 - 1 / (1 + math.exp(other - scores[label])))
     return doubts
+
+
+def plain_likeliest(p, labels):
+    """The likeliest class of each sample and its lead, by Bayes: how often is a class given as this label?"""
+    scores = plain_scores(p, labels)
+    classes = range(len(p[0]))
+    shares = [[math.exp(s) / sum(map(math.exp, row)) for s in row] for row in scores]
+    given_as = [[0.0 for _ in classes] for _ in classes]
+    for row, label in zip(shares, labels, strict=True):
+        for c in classes:
+            given_as[c][label] += row[c]
+    given_as = [[n / sum(row) for n in row] for row in given_as]
+    found = []
+    for row, label in zip(scores, labels, strict=True):
+        weights = [math.exp(row[c]) * (given_as[c][label] + 0.001) for c in classes]
+        best, second = sorted(weights)[::-1][:2]
+        found.append((weights.index(best), (best - second) / sum(weights)))
+    return found
 
 
 def plain_rounds(words, labels, folds, rule, rate, rounds, ramp):
@@ -140,6 +159,18 @@ def test_the_rounds_are_those_of_the_description(rule, rounds):
     first = plain_rounds(words.tolist(), labels.tolist(), folds, rule, 0.3, 0, ramp=2)[1]
     assert [np.flatnonzero(kept).tolist() for kept in model.kept_] == learnt
     np.testing.assert_allclose(model.held_out_proba_, (np.mean(p, 0) + np.mean(first, 0)) / 2, atol=1e-9)
+
+
+def test_the_likeliest_classes_are_those_of_the_description():
+    rng = np.random.default_rng(0)
+    labels, p = rng.integers(4, size=50), rng.dirichlet(np.ones(4) / 2, size=50)
+    p[np.arange(50), labels] += 0.5
+    p /= p.sum(1, keepdims=True)
+    classes, lead = likeliest_classes([p], labels)
+    expected = plain_likeliest(p.tolist(), labels.tolist())
+    assert (classes != labels).any()
+    assert classes.tolist() == [c for c, _ in expected]
+    np.testing.assert_allclose(lead, [by for _, by in expected])
 
 
 # ---- our own regressions ---------------------------------------------------------------------------------------
@@ -228,6 +259,25 @@ def test_a_class_that_is_given_too_often_does_not_drive_out_the_others():
     assert (y[:400][left_out] == 0).mean() > 0.6  # only zeros are wrong
     assert model.predict(x[400:]).mean() > 0.35  # of 0.5 in truth
     assert model.score(x[400:], truth[400:]) > 0.8
+
+
+def test_models_learn_corrected_labels_unless_told_that_none_is_wrong(digits):
+    x, truth, y, x_test, truth_test = digits
+    corrected, as_given, trusted = (
+        SelectiveTrainingClassifier(random_state=0, **settings).fit(x, y)
+        for settings in ({}, {"relabel": False}, {"noise_rate": 0})
+    )
+    assert (corrected.learnt_labels_ != truth).mean() < (y != truth).mean() / 3
+    assert (as_given.learnt_labels_ == y).all()
+    assert (trusted.learnt_labels_ == y).all()
+    assert corrected.score(x_test, truth_test) > as_given.score(x_test, truth_test)
+
+
+def test_no_class_vanishes_when_labels_are_corrected():
+    x, y = three_clouds()[:2]
+    y[:3] = 3  # which nothing speaks for but the labels
+    model = SelectiveTrainingClassifier(noise_rate=0.1, random_state=0).fit(x, y)
+    assert set(model.learnt_labels_) == {0, 1, 2, 3}
 
 
 def test_the_rounds_end_when_nothing_changes():

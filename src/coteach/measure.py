@@ -64,7 +64,7 @@ class PlainModules:
 def as_it_is_quick(module: nn.Module, device: str) -> nn.Module:
     """The module on the device, with its channels last if that is how it was trained."""
     if getattr(module, "channels_last", False):
-        return copy.deepcopy(module).to(device).to(memory_format=torch.channels_last)
+        return copy.deepcopy(module).to(device, memory_format=torch.channels_last)  # pyrefly: ignore[no-matching-overload]
     return module if device == "cpu" else copy.deepcopy(module).to(device)
 
 

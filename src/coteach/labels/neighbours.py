@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from coteach.labels.quality import of_given_labels
 
@@ -55,13 +56,9 @@ def nearest_samples(x_MF: np.ndarray, most: int = CANDIDATES, among: int = MOST_
 
     They are looked for in so many samples at most, which are drawn at random.
     """
-    x = torch.from_numpy(np.ascontiguousarray(x_MF, dtype=np.float32))
-    x = x - x.mean(0)
-    x /= x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    x = directions(x_MF, x_MF.mean(0))
     n, pieces = len(x), []
-    searched = np.arange(n)
-    if n > among:
-        searched = np.sort(np.random.default_rng(0).choice(n, among, replace=False))
+    searched = drawn(np.arange(n), among)
     place_M = torch.full((n,), -1)
     place_M[torch.from_numpy(searched)] = torch.arange(len(searched))
     others = x if n <= among else x[torch.from_numpy(searched)]
@@ -73,6 +70,52 @@ def nearest_samples(x_MF: np.ndarray, most: int = CANDIDATES, among: int = MOST_
         similar[itself, own[itself]] = -torch.inf
         pieces.append(similar.topk(min(most, len(searched) - 1)).indices.int())
     return searched[torch.cat(pieces).numpy()]
+
+
+def directions(x_MF: np.ndarray, centre_F: np.ndarray) -> Tensor:
+    """Of length one, from the centre."""
+    x = torch.from_numpy(np.ascontiguousarray(x_MF - centre_F, dtype=np.float32))
+    return x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+
+
+def drawn(indices_M: np.ndarray, most: int) -> np.ndarray:
+    """So many of them at most, in their order."""
+    if len(indices_M) <= most:
+        return indices_M
+    return np.sort(np.random.default_rng(0).choice(indices_M, most, replace=False))
+
+
+@dataclass(frozen=True)
+class NeighbourModel:
+    """Predicts by the labels of the nearest learnt samples (R), each with its weight."""
+
+    centre_F: np.ndarray = field(repr=False)
+    directions_RF: np.ndarray = field(repr=False)
+    labels_R: np.ndarray = field(repr=False)
+    weights_R: np.ndarray = field(repr=False)
+    n_classes: int
+    voters: int = NEAREST
+
+    @classmethod
+    def of(
+        cls, x_MF: np.ndarray, labels_M: np.ndarray, weights_M: np.ndarray, n_classes: int, voters: int = NEAREST
+    ) -> "NeighbourModel":
+        """Samples without weight are left out, and so is what makes them too many."""
+        chosen, centre_F = drawn(np.flatnonzero(weights_M), MOST_ASKED), x_MF.mean(0)
+        learnt = directions(x_MF[chosen], centre_F).numpy()
+        return cls(centre_F, learnt, labels_M[chosen], weights_M[chosen], n_classes, voters)
+
+    def predict_proba(self, x_MF: np.ndarray) -> np.ndarray:
+        """Shares of the votes (MC), with one more vote that is spread as the labels are."""
+        usual_C = np.bincount(self.labels_R, self.weights_R, self.n_classes) / self.weights_R.sum()
+        rows, learnt_FR = max(1, NUMBERS_AT_ONCE // len(self.labels_R)), torch.from_numpy(self.directions_RF).T
+        votes_MC = np.zeros((len(x_MF), self.n_classes))
+        for begin in range(0, len(x_MF), rows):
+            similar = directions(x_MF[begin : begin + rows], self.centre_F) @ learnt_FR
+            nearest_MK = similar.topk(min(self.voters, len(self.labels_R))).indices.numpy()
+            row_MK = begin + np.arange(len(nearest_MK))[:, None]
+            np.add.at(votes_MC, (row_MK, self.labels_R[nearest_MK]), self.weights_R[nearest_MK])
+        return (votes_MC + usual_C) / (votes_MC.sum(1, keepdims=True) + 1)
 
 
 def votes(

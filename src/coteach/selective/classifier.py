@@ -22,7 +22,7 @@ from coteach.checks import is_whole
 from coteach.classifier.inputs import dense, explained, scale_of, scaled, to_numpy
 from coteach.classifier.options import check_noise_rate, seed_of
 from coteach.labels.ledger import Suspects, checked_share, suspects
-from coteach.labels.neighbours import NEAREST, Neighbours, nearest_samples
+from coteach.labels.neighbours import NEAREST, NeighbourModel, Neighbours, nearest_samples
 from coteach.labels.quality import quality_of_labels
 from coteach.labels.readings import estimate_by_two
 from coteach.names import check_name
@@ -37,6 +37,8 @@ from coteach.selective.rounds import (
     first_samples,
     normalised,
     pick_in_rounds,
+    relabelled,
+    with_vote,
 )
 from coteach.selective.tables import numbers_of, rows_of
 from coteach.stages import enter_stage
@@ -71,7 +73,12 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         so many times cheaper.
     neighbours : int
         How many of the nearest trusted samples vote beside the model on a label's quality; 0 for none. Only for
-        numbers, and only where the vote helps to predict held-out labels.
+        numbers, and only where the vote helps to predict held-out labels. Our own regressions predict with them,
+        too: the vote of the nearest learnt samples is a third of each probability.
+    relabel : bool
+        Whether the models learn, in the end, the likeliest class of each sample, its given label counting as
+        evidence, and the more the clearer it is. Otherwise they learn the kept samples as given. It changes no
+        label where `noise_rate` is 0, nor where the rounds were undone.
     keep_per_class : bool
         Leave out the same share of each class.
     standardize : bool or "auto"
@@ -85,7 +92,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     ----------
     classes_ : array of shape (C,)
     estimators_ : list
-        One model of each copy, fitted on what was kept in the end.
+        The model that predicts; without `relabel` one of each copy, fitted on what it kept.
     history_ : list of dict
         Of each round: how many samples each copy kept, how many of them changed, the loss of the given labels and
         the share of them that is predicted.
@@ -94,7 +101,9 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     noise_estimate_ : NoiseEstimate or None
         With "auto": the rate with its interval, the rate of each class, and the transition matrix.
     kept_ : bool array of shape (N, M)
-        What each copy learnt from in the end.
+        What each copy learnt from in the last round.
+    learnt_labels_ : array of shape (M,)
+        The labels that the models learnt in the end.
     label_quality_ : array of shape (M,)
         How far each given label can be trusted, from 0 to 1: its probability beside that of the likeliest other,
         each set against what is usual of its class. Below ½ the other is likelier, in this sense.
@@ -129,6 +138,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         ramp: int = 3,
         folds: int = 5,
         neighbours: int = NEAREST,
+        relabel: bool = True,
         keep_per_class: bool = False,
         standardize: bool | str = "auto",
         random_state: Any = None,
@@ -140,6 +150,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         self.ramp = ramp
         self.folds = folds
         self.neighbours = neighbours
+        self.relabel = relabel
         self.keep_per_class = keep_per_class
         self.standardize = standardize
         self.random_state = random_state
@@ -206,21 +217,30 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             rate = min(estimate.rate, 1 - 1 / len(labels_M))
         vote = (lambda trusted_M: neighbours.vote(trusted_M)[1]) if neighbours else None
         picked = pick_in_rounds(learners, first_NMC, labels_M, weight_M, rounds, float(rate), vote)
-        votes_MC = neighbours.vote(np.all(picked.kept_NM, axis=0))[0] if neighbours else None
-        opinions = [first_MC, normalised(picked.p_NMC.mean(0))]
+        opinions, votes_MC = [first_MC, normalised(picked.p_NMC.mean(0))], None
         if neighbours:
-            opinions += [neighbours.vote_of_all, neighbours.vote(np.all(picked.kept_NM, axis=0))[1]]
+            votes_MC, vote_MC = neighbours.vote(np.all(picked.kept_NM, axis=0))
+            opinions += [neighbours.vote_of_all, vote_MC]
         quality_M, suggested_M = quality_of_labels(opinions, labels_M)
-        models = learners.models(counted_as_given(picked.kept_NM, labels_M) * weight_M)
-        self.classes_, self.estimators_, self.history_ = classes, models, picked.history
-        self.mean_, self.scale_, self.opinions_ = mean, scale, np.stack(picked.opinions)
+        learnt_M, counts_NM = labels_M, counted_as_given(picked.kept_NM, labels_M)
+        if self.relabel and rate and not picked.gone_back:
+            learnt_M, counts_NM = relabelled(opinions, labels_M, quality_M)
+        counts_NM = counts_NM * weight_M
+        self.classes_, self.estimators_ = classes, learners.models(counts_NM, learnt_M)
+        self.neighbour_model_ = None
+        if neighbours and self.estimator is None:
+            learnt = (learnt_M, counts_NM.mean(0), len(classes))
+            self.neighbour_model_ = NeighbourModel.of(np.asarray(numbers), *learnt, self.neighbours)
+        self.mean_, self.scale_ = mean, scale
         self.noise_rate_, self.noise_estimate_, self.kept_ = float(rate), estimate, picked.kept_NM
+        self.history_, self.opinions_ = picked.history, np.stack(picked.opinions)
         self.label_quality_, self.held_out_proba_, self.neighbour_votes_ = (
             quality_M,
-            np.mean(opinions, axis=0),
+            np.mean(opinions, 0),
             votes_MC,
         )
         self.given_labels_, self.suggested_labels_ = classes[labels_M], classes[suggested_M]
+        self.learnt_labels_ = classes[learnt_M]
         if picked.gone_back:
             warnings.warn(UNLEARNT, stacklevel=3)
 
@@ -313,7 +333,10 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         if self.estimator is None:
             x = validate_data(self, dense(X), reset=False, dtype=[np.float64, np.float32])
             x = scaled(x, self.mean_, self.scale_).numpy()
-            return np.mean([model.predict_proba(x) for model in self.estimators_], axis=0)
+            p_MC = np.mean([model.predict_proba(x) for model in self.estimators_], axis=0)
+            if self.neighbour_model_ is None:
+                return p_MC
+            return with_vote(p_MC, self.neighbour_model_.predict_proba(x))
         x = self._rows(X, reset=False)
         return np.mean([all_classes(model, x, len(self.classes_)) for model in self.estimators_], axis=0)
 

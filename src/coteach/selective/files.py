@@ -2,28 +2,35 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from coteach.files import write_atomically
+from coteach.labels.neighbours import NeighbourModel
+from coteach.labels.quality import softmax
+from coteach.selective.rounds import with_vote
 from coteach.tensor_files import read_tensors, tensors_as_bytes
 
 if TYPE_CHECKING:
     from coteach.selective.classifier import SelectiveTrainingClassifier
 
-LINEAR_FORMAT = "coteach linear model 1"
+LINEAR_FORMAT = "coteach linear model 2"
+NEIGHBOUR_ARRAYS = ("centre_F", "directions_RF", "labels_R", "weights_R")
 NOT_LINEAR = "holds no linear model that is whole: give the model of an audit with linear models, or audit anew."
 
 
 @dataclass(frozen=True)
 class SavedLinearModel:
-    """Logits are x @ weight + bias; predicts as the classifier did whose model it was."""
+    """Logits are x @ weight + bias, and neighbours may vote; predicts as the classifier did that was saved."""
 
     classes_: np.ndarray
     weight_KC: np.ndarray = field(repr=False)
     bias_C: np.ndarray = field(repr=False)
+    mean_K: np.ndarray = field(repr=False)
+    scale_K: np.ndarray = field(repr=False)
+    neighbours: NeighbourModel | None = field(default=None, repr=False)
 
     def predict_proba(self, x_MK: np.ndarray) -> np.ndarray:
         x_MK = np.asarray(x_MK, dtype=np.float64)
@@ -33,8 +40,10 @@ class SavedLinearModel:
             row = int(np.isfinite(x_MK).all(1).argmin())
             raise ValueError(f"sample {row} has a feature that is missing or infinite: fill it in or drop it.")
         logits_MC = x_MK @ self.weight_KC + self.bias_C
-        p_MC = np.exp(logits_MC - logits_MC.max(1, keepdims=True))
-        return p_MC / p_MC.sum(1, keepdims=True)
+        p_MC = softmax(logits_MC)
+        if self.neighbours is None:
+            return p_MC
+        return with_vote(p_MC, self.neighbours.predict_proba((x_MK - self.mean_K) / self.scale_K))
 
     def predict(self, x_MK: np.ndarray) -> np.ndarray:
         return self.classes_[self.predict_proba(x_MK).argmax(1)]
@@ -52,13 +61,17 @@ def linear_model_of(classifier: "SelectiveTrainingClassifier") -> SavedLinearMod
         - axes.mean_K.double().numpy() @ turn_KF @ theta_FC[:-1]
         - mean * np.ones(len(weight_KC)) @ weight_KC
     )
-    return SavedLinearModel(classifier.classes_, weight_KC, bias_C)
+    return SavedLinearModel(classifier.classes_, weight_KC, bias_C, mean, scale, classifier.neighbour_model_)
 
 
 def save_linear(classifier: "SelectiveTrainingClassifier", path: str | Path) -> None:
     model = linear_model_of(classifier)
-    facts = {"format": LINEAR_FORMAT, "classes": model.classes_.tolist()}
-    tensors = {"weight": torch.from_numpy(model.weight_KC), "bias": torch.from_numpy(model.bias_C)}
+    facts: dict[str, Any] = {"format": LINEAR_FORMAT, "classes": model.classes_.tolist()}
+    arrays = {"weight": model.weight_KC, "bias": model.bias_C, "mean": model.mean_K, "scale": model.scale_K}
+    if model.neighbours is not None:
+        facts["voters"] = model.neighbours.voters
+        arrays |= {name: getattr(model.neighbours, name) for name in NEIGHBOUR_ARRAYS}
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     write_atomically(Path(path), tensors_as_bytes(facts, tensors))
 
 
@@ -70,7 +83,14 @@ def load_linear(path: str | Path) -> SavedLinearModel:
     try:
         if facts["format"] != LINEAR_FORMAT:
             raise KeyError
-        model = SavedLinearModel(np.array(facts["classes"]), tensors["weight"].numpy(), tensors["bias"].numpy())
+        classes, arrays = np.array(facts["classes"]), {name: tensor.numpy() for name, tensor in tensors.items()}
+        neighbours = None
+        if "voters" in facts:
+            learnt: dict[str, Any] = {name: arrays[name] for name in NEIGHBOUR_ARRAYS}
+            neighbours = NeighbourModel(**learnt, n_classes=len(classes), voters=facts["voters"])
+        model = SavedLinearModel(
+            classes, arrays["weight"], arrays["bias"], arrays["mean"], arrays["scale"], neighbours
+        )
     except KeyError as error:
         raise ValueError(f"{path} {NOT_LINEAR}") from error
     return model

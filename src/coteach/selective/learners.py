@@ -22,8 +22,8 @@ class Learners(Protocol):
         """
         ...
 
-    def models(self, counts_NM: np.ndarray) -> list[Any]:
-        """One model of each copy, of all that counts for it; with `predict_proba`."""
+    def models(self, counts_NM: np.ndarray, labels_M: np.ndarray) -> list[Any]:
+        """One model with `predict_proba` for each row of counts, of all samples that count in it."""
         ...
 
 
@@ -49,25 +49,24 @@ class EstimatorLearners:
         p_NMC = np.zeros((*counts_NM.shape, self.n_classes))
         for n, (counts_M, fold_M) in enumerate(zip(counts_NM, fold_NM, strict=True)):
             for fold in np.unique(fold_M):
-                model = self._fitted(
-                    np.where((fold_M == fold) & (fold >= 0), 0, counts_M), (n, int(fold)), self.weighed
-                )
+                learnt_M = np.where((fold_M == fold) & (fold >= 0), 0, counts_M)
+                model = self._fitted(learnt_M, self.y_M, (n, int(fold)), self.weighed)
                 asked = np.flatnonzero(fold_M == fold)
                 p_NMC[n, asked] = all_classes(model, _safe_indexing(self.x, asked), self.n_classes)
         return p_NMC
 
-    def models(self, counts_NM: np.ndarray) -> list[Any]:
+    def models(self, counts_NM: np.ndarray, labels_M: np.ndarray) -> list[Any]:
         weighed = has_fit_parameter(self.estimator, "sample_weight")
-        return [self._fitted(counts_M, (n, -1), weighed) for n, counts_M in enumerate(counts_NM)]
+        return [self._fitted(counts_M, labels_M, (n, -1), weighed) for n, counts_M in enumerate(counts_NM)]
 
-    def _fitted(self, counts_M: np.ndarray, key: tuple[int, int], weighed: bool) -> Any:
+    def _fitted(self, counts_M: np.ndarray, labels_M: np.ndarray, key: tuple[int, int], weighed: bool) -> Any:
         learnt = np.flatnonzero(counts_M)
         model = self.before.get(key) if self.goes_on else None
-        if model is None or len(model.classes_) != len(np.unique(self.y_M[learnt])):
-            several = (self.y_M[learnt] != self.y_M[learnt[0]]).any()
+        if model is None or len(model.classes_) != len(np.unique(labels_M[learnt])):
+            several = (labels_M[learnt] != labels_M[learnt[0]]).any()
             model = clone(self.estimator) if several else DummyClassifier()
         weight = {"sample_weight": counts_M[learnt]} if weighed else {}
-        self.before[key] = model.fit(_safe_indexing(self.x, learnt), self.y_M[learnt], **weight)
+        self.before[key] = model.fit(_safe_indexing(self.x, learnt), labels_M[learnt], **weight)
         return model
 
 

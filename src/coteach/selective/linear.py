@@ -121,14 +121,14 @@ class LinearLearners:
         logits_NMC = products(self.x_MF, self.start_LFC)[chosen_NM, torch.arange(len(self.y_M))]
         return logits_NMC.double().softmax(-1).numpy()
 
-    def models(self, counts_NM: np.ndarray) -> list[LinearModel]:
-        """One of each copy, of all that counts for it."""
+    def models(self, counts_NM: np.ndarray, labels_M: np.ndarray) -> list[LinearModel]:
+        """One for each row of counts, of all samples that count in it."""
         assert self.start_LFC is not None, "ask for probabilities first: they choose the penalty"
         assert self.penalty is not None
         of_copy_NFC = self.start_LFC.view(len(counts_NM), -1, *self.start_LFC.shape[1:]).mean(1)
         theta_NFC = fit_stack(
             self.x_MF,
-            self.y_M,
+            torch.from_numpy(labels_M),
             torch.from_numpy(counts_NM).float(),
             self.axes.variance_F,
             self.penalty,

@@ -4,7 +4,7 @@ The rules are those of mini-batches; here the batch is the whole training set, a
 before it is asked. N copies, M samples, C classes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from coteach.labels.folds import deal_folds
-from coteach.labels.quality import TINY, of_given_labels, quality_of_labels
+from coteach.labels.quality import TINY, likeliest_classes, of_given_labels, quality_of_labels
 from coteach.rules import Batch, Rule, coteaching, jocor, mentornet
 from coteach.selective.learners import Learners
 from coteach.stages import enter_stage
@@ -23,6 +23,7 @@ ROUND_RULES = {"mentornet": mentornet, "coteaching": coteaching, "jocor": jocor}
 COPIES = {"mentornet": 1, "coteaching": 2, "jocor": 2}
 CLEARLY = 3.0  # standard errors
 FEW_CHANGES = 0.005  # share of the samples: fewer that change change little
+LEAST_WEIGHT = 0.001  # of a sample whose two likeliest classes are equally likely
 FEWEST_OF_A_CLASS = 2  # that stay: one to learn when the other is asked
 
 
@@ -121,6 +122,18 @@ def counted_as_given(kept_NM: np.ndarray, y_M: np.ndarray) -> np.ndarray:
     return kept_NM * (given_C / np.maximum(kept_NC, 1))[:, y_M]
 
 
+def relabelled(
+    opinions: Sequence[np.ndarray], labels_M: np.ndarray, quality_M: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The likeliest class of each sample (M), and by how much, which is its weight for the one model (1M).
+
+    The few labels of best quality in each class stay, so that no class vanishes.
+    """
+    likeliest_M, lead_M = likeliest_classes(opinions, labels_M)
+    few_M = smallest_of_each_class(1 - quality_M[None], labels_M)
+    return np.where(few_M, labels_M, likeliest_M), lead_M[None] + LEAST_WEIGHT
+
+
 def unlearnt(first_NMC: np.ndarray, last_NMC: np.ndarray, y_M: np.ndarray) -> bool:
     """Whether clearly fewer of the given labels are predicted than at first.
 
@@ -174,6 +187,11 @@ def agreement(p_NMC: np.ndarray, y_M: np.ndarray) -> dict[str, float]:
         "loss": float(-np.log(of_given_labels(p_MC, y_M)).mean()),
         "predicted_labels": float((p_MC.argmax(1) == y_M).mean()),
     }
+
+
+def with_vote(p_MC: np.ndarray, vote_MC: np.ndarray) -> np.ndarray:
+    """A model's probabilities, of which the vote of neighbours makes up a third."""
+    return (2 * p_MC + vote_MC) / 3
 
 
 def normalised(p_MC: np.ndarray) -> np.ndarray:
