@@ -15,7 +15,8 @@ deals the folds, and draws the noise of the tables. Seconds are CPU seconds with
 --intervals asks something else: does the interval of the noise rate hold the truth, with given labels, with the
 true ones, and with noise drawn over the true ones?
 
---parts asks what each part adds: rounds, folds, a second copy, the exchange, neighbours. All are given the rate.
+--parts asks what each part adds: rounds, folds, a second copy, the exchange, neighbours, corrected labels. All are
+given the rate.
 """
 
 import argparse
@@ -221,14 +222,16 @@ def audited(case: Case, given: np.ndarray, labels: str, seed: int) -> dict:
     }
 
 
+GIVEN_ALONE = {"neighbours": 0, "relabel": False}  # without neighbours, and learnt as given in the end
 PARTS: dict[str, dict[str, Any]] = {
-    "all at once, no rounds": {"rounds": 0, "neighbours": 0},
-    "own losses": {"neighbours": 0},
-    "own losses, no folds": {"neighbours": 0, "folds": 0},
-    "the peer's losses": {"neighbours": 0, "rule": "coteaching"},
-    "the peer's losses, no folds": {"neighbours": 0, "rule": "coteaching", "folds": 0},
-    "joint losses": {"neighbours": 0, "rule": "jocor"},
-    "own losses and neighbours": {},
+    "all at once, no rounds": {"rounds": 0, **GIVEN_ALONE},
+    "own losses": GIVEN_ALONE,
+    "own losses, no folds": {"folds": 0, **GIVEN_ALONE},
+    "the peer's losses": {"rule": "coteaching", **GIVEN_ALONE},
+    "the peer's losses, no folds": {"rule": "coteaching", "folds": 0, **GIVEN_ALONE},
+    "joint losses": {"rule": "jocor", **GIVEN_ALONE},
+    "own losses and neighbours": {"relabel": False},
+    "own losses, neighbours, labels corrected": {},
 }
 
 
