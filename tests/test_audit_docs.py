@@ -13,7 +13,7 @@ from coteach.cli import main
 from test_review import facts_of
 
 PAGE = (Path(__file__).parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
-LINES, ENCODE, COPY, MERGE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+LINES, COPY, MERGE, ENCODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 NO_AUDIT = re.compile("--apply|--calibrate")
 COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 

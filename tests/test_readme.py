@@ -55,7 +55,7 @@ def test_the_readmes_python_prints_what_it_says(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_there_is_no_gain_in_accuracy_at_symmetric_noise_as_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "With symmetric noise of 30 % the lines above show no gain in accuracy" in TEXT
+    assert "Under symmetric noise of 30 %, the example above gains no accuracy" in TEXT
     digits = coteach.data.load("digits")
     x, y = (
         np.concatenate([np.asarray(part) for part in parts])
