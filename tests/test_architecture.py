@@ -82,10 +82,10 @@ def test_a_name_is_defined_once():
 @pytest.mark.parametrize(
     "code, absent",
     [
-        ("import coteach; coteach.RobustClassifier", ("tyro", "rich", "matplotlib", "coteach.runs")),
-        ("import coteach; coteach.run", ("tyro", "rich", "matplotlib", "coteach.classifier", "coteach.cli")),
+        ("import coteach; coteach.RobustClassifier", ("rich", "matplotlib", "coteach.runs")),
+        ("import coteach; coteach.run", ("rich", "matplotlib", "coteach.classifier", "coteach.cli")),
         ("import coteach.cli", ("torch", "sklearn", "matplotlib")),
-        ("import coteach.rules, coteach.train", ("tyro", "rich", "coteach.runs", "coteach.classifier")),
+        ("import coteach.rules, coteach.train", ("rich", "coteach.runs", "coteach.classifier")),
     ],
 )
 def test_what_an_import_leaves_alone(code, absent):

@@ -70,7 +70,7 @@ LEFT_OUT = 30.0  # seconds of the whole, up to which nobody needs a forecast
 class Audit:
     """Find the wrong labels in your own images, texts, table or arrays."""
 
-    images: Annotated[Path | None, Flag("DIR", "none; give this, --table or --npz")] = None
+    images: Annotated[Path | None, Flag("DIR", "none")] = None
     """Your images: a folder that has a folder for each class."""
     table: Annotated[Path | None, Flag("FILE", "none")] = None
     """Your table: .csv, .tsv or .parquet. It needs --label."""

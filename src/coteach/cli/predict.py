@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
 from rich.console import Console
 
 from coteach.files import as_csv, write_atomically
@@ -31,9 +30,9 @@ Writes a CSV: file, row, the predicted class, and the probability of each class.
 class Predict:
     """Label new data with the model of an audit, or one saved from Python."""
 
-    model: Annotated[Path, tyro.conf.Positional, Flag("MODEL", "none")]
+    model: Annotated[Path, Flag("MODEL", "none", placed=True)]
     """Folder that `coteach audit` wrote, or file that `RobustClassifier.save` wrote."""
-    files: Annotated[tuple[Path, ...], tyro.conf.Positional, Flag("FILES", "none")]
+    files: Annotated[tuple[Path, ...], Flag("FILES", "none", placed=True)] = ()
     """New data of the same kind: images or folders of them, tables, npz files with an array x."""
     out: Annotated[Path | None, Flag("CSV", "none, it is printed")] = None
     """File to write, which must not be there yet."""

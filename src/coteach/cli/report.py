@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from coteach.files import write_atomically
 from coteach.names import MEASURES, Flag, check_name
 from coteach.paper.presets import preset_names
@@ -31,7 +29,7 @@ PANELS_HELP = f"Curves of the runs to draw with --figures, below each other: {',
 class Report:
     """Show runs on one page that works offline and in print, or write figures for a paper."""
 
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, Flag("[RUN ...]", "none")] = ()
+    runs: Annotated[tuple[str, ...], Flag("[RUN ...]", "none", placed=True)] = ()
     """Run folders, or folders with runs in them; with --figures also names as `coteach reproduce` lists them."""
     open: bool = False
     """Open the page in the browser."""

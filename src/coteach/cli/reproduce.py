@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -40,7 +39,7 @@ MARKS = "✓ nearer than the bar, or else than the larger spread over seeds; ✗
 class Reproduce:
     """Measure a figure or table of the paper, and set it beside the known numbers."""
 
-    name: Annotated[str | None, tyro.conf.Positional, Flag("[NAME]", "none")] = None
+    name: Annotated[str | None, Flag("[NAME]", "none", placed=True)] = None
     """Figure or table to measure, as far as it is missing; without a name they are only listed."""
     seeds: Annotated[tuple[int, ...] | None, Flag("N [N ...]", "as many as the figure or table has")] = None
     """Seeds of the networks and of the batches, one run each; seeds measured before stay."""
@@ -61,7 +60,9 @@ class Reproduce:
     """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
     processes: Annotated[str | None, Flag("{N,auto}", "this one; auto: one for each GPU, or core")] = None
     """Processes that share the work, in turn on the GPUs there are, or with one thread each."""
-    ray: Annotated[str | None, Flag("[ADDRESS]", "none; without an address, a Ray of this machine")] = None
+    ray: Annotated[
+        str | None, Flag("[ADDRESS]", "none; without an address, a Ray of this machine", alone=LOCAL_RAY)
+    ] = None
     """Share the work out over the machines of a Ray cluster."""
     data_dir: Annotated[Path | None, Flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
     """Folder with the published data files."""

@@ -51,6 +51,7 @@ METHOD_HELP = "Rule:" + names.help_list(names.METHOD_MEANINGS)
 LOSS_HELP = "Loss:" + names.help_list(names.LOSS_MEANINGS)
 NOISE_HELP = "Flips of training labels:" + names.help_list(names.NOISES)
 NETWORK_DEFAULT = "the paper's for the data set; fast_cnn if modern"
+LEDGER_HELP = "Write no losses.jsonl and no opinions/, from which `coteach report` ranks the training labels."
 LABELS_HELP = (
     "File of labels to learn from; those of the data set are then the truth. One for each training sample, "
     "in order: whole numbers from 0 or names of classes, as .npy, .txt (one a line) or .csv (one column, or one "
@@ -72,7 +73,7 @@ class Experiment:
     dataset: Annotated[str, Flag("NAME", "digits", f"Data set: {', '.join(DATASETS)}.")] = "digits"
     method: Annotated[str, Flag("NAME", "coteaching_plus", METHOD_HELP)] = "coteaching_plus"
     loss: Annotated[str | None, Flag("NAME", "the method's own", LOSS_HELP)] = None
-    fidelity: str = "paper"
+    fidelity: Annotated[str, Flag("NAME", "paper")] = "paper"
     """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
     recipe: Annotated[Recipes | None, Flag("{paper,modern}", "paper; modern for cifar10n-… and cifar100n")] = None
     """Where defaults come from: the paper's appendix; modern, for images, has a network and optimiser of today."""
@@ -177,7 +178,7 @@ class Experiment:
     """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
     group: Annotated[int | None, Flag("N", "as many as fit into memory")] = None
     """Runs that are trained at the same time."""
-    ledger: bool = True
+    ledger: Annotated[bool, Flag("", "both are written", LEDGER_HELP)] = True
     """Keep what the networks thought of each training label, for `coteach report`: losses.jsonl and opinions/."""
     deterministic: bool = False
     """On a GPU: the same bytes every time, at some cost in speed."""
@@ -187,7 +188,9 @@ class Experiment:
     """Run folder to write; must be new or empty."""
     resume: Annotated[Path | None, Flag("PATH", "none")] = None
     """Folder of a run that was stopped, to go on with; its settings are taken from there."""
-    tensorboard: Annotated[Path | None, Flag("[PATH]", "none; without a path, in the run folder")] = None
+    tensorboard: Annotated[
+        Path | None, Flag("[PATH]", "none; without a path, in the run folder", alone=str(IN_RUN_FOLDER))
+    ] = None
     """Write the numbers of each epoch for TensorBoard, too."""
 
     def __post_init__(self) -> None:
@@ -424,8 +427,9 @@ def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan,
         changes["ramp"] = max(1, round(plan.ramp * share))
     if plan.warmup >= plan.epochs:
         changes["warmup"] = min(max(1, round(plan.warmup * share)), plan.epochs - 1)
+    all_of_them = f"{plan.epochs} epochs" if plan.epochs > 1 else "a single epoch"
     notes = [
-        f"{name} shrinks from {getattr(plan, name)} to {value}, to fit {plan.epochs} epochs"
+        f"{name} shrinks from {getattr(plan, name)} to {value}, to fit {all_of_them}"
         for name, value in changes.items()
     ]
     return replace(plan, **changes), notes
