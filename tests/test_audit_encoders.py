@@ -97,7 +97,7 @@ def test_images_by_an_encoder_of_ones_own(photos, here, capsys):
 
 def test_the_offline_encoder_is_chosen_told_and_kept(photos, capsys):
     main(["audit", "--images", "photos", "--size", "32", *QUICK])
-    assert "note: features by efficientnet-lite0: the images have colours" in capsys.readouterr().out
+    assert "note: features by efficientnet-lite0: the images are in colour" in capsys.readouterr().out
     assert summary()["shape"] == [1280]
     assert list(run_lines_of_the_model()["labels"]) == ["blue", "blue"]
     (kept,) = cache_beside(photos).iterdir()

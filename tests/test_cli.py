@@ -391,6 +391,12 @@ def test_a_signal_that_python_drops_comes_again_and_wakes_a_call_that_waits(sign
     assert time.monotonic() - began < 2
 
 
+def test_without_a_bar_nothing_is_drawn(capsys):
+    with progress_bars():
+        pass
+    assert capsys.readouterr().out == ""
+
+
 def test_a_bar_says_what_is_left_of_epochs_that_take_minutes():
     now = 0.0
     with progress_bars() as bars:

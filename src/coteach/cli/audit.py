@@ -144,7 +144,8 @@ class Audit:
         """The one folder or file that is given."""
         given = [path for path in (self.images, self.table, self.npz) if path is not None]
         if len(given) != 1:
-            raise ValueError(f"{len(given) or 'no'} data are given: give one of --images, --table and --npz.")
+            many = "more than one kind of data is" if given else "no data are"
+            raise ValueError(f"{many} given: give one of --images, --table and --npz.")
         return Path(given[0])
 
     @property
@@ -227,10 +228,10 @@ class Audit:
         if not source.exists():
             raise ValueError(f"there is no {source}: check the path.")
         if not (source.is_dir() if self.kind == "images" else source.is_file()):
-            wanted = "a folder with a folder for each class" if self.kind == "images" else "a file"
-            raise ValueError(
-                f"{source} is not what --{'npz' if self.kind == 'arrays' else self.kind} takes: give {wanted}."
-            )
+            flag = "--npz" if self.kind == "arrays" else f"--{self.kind}"
+            if self.kind == "images":
+                raise ValueError(f"{source} is a file: {flag} takes a folder that has a folder for each class.")
+            raise ValueError(f"{source} is a folder: {flag} takes a file, and --images a folder of images.")
         if self.kind == "arrays" and source.suffix.lower() in TABLE_SUFFIXES:
             what = TABLE_SUFFIXES[source.suffix.lower()]
             raise ValueError(f"{source} is {what}: give it with --table, and --label.")
@@ -288,7 +289,7 @@ def audit_command(audit: Audit) -> None:
         print_line(f"reading {audit.source}")
         samples = usable(read_samples(audit))
         print_samples(samples)
-        learner, why = learner_for(audit.learner, samples, audit.network_flags)
+        learner = learner_for(audit.learner, samples, audit.network_flags)
         if learner != "network":
             classifier = selective_classifier(
                 learner,
@@ -297,7 +298,7 @@ def audit_command(audit: Audit) -> None:
                 random_state=audit.seed,
             )
         if audit.learner == "auto" and learner != "network":
-            print_line(f"note: --learner {learner}, since {why}")
+            print_line("note: linear models learn these features as well as a network, and in seconds")
         called = LEARNERS.get(learner, audit.method or "coteaching")
         for note in notes_beforehand(classifier, samples):
             print_line(f"note: {note}")
@@ -393,10 +394,11 @@ def read_samples(audit: Audit) -> "LabelledSamples":
 
         return read_arrays(audit.source)
     with progress_bars() as bars:
-        task = bars.add_task("reading", total=None, note="", visible=False)
 
         def progress(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total, visible=True)
+            if not bars.task_ids:
+                bars.add_task("reading", note="")
+            bars.update(bars.task_ids[0], completed=done, total=total)
 
         return read_table_rows(audit, progress) if audit.kind == "table" else read_image_folder(audit, progress)
 
@@ -559,7 +561,7 @@ def expected_progress(name: str, seconds: float | None) -> Iterator[Callable[[st
     with Progress(TextColumn("{task.description}"), ExpectedBar(), ElapsedColumn(), console=console) as progress:
         task = progress.add_task(name, total=None, seconds=seconds and max(seconds, 1e-3), done=False)
         yield lambda words: progress.update(task, description=words)
-        progress.update(task, done=True)
+        progress.update(task, description=name, done=True)
 
 
 def duration_text(seconds: float) -> str:

@@ -65,10 +65,13 @@ def label_new_data(predict: Predict) -> None:
     classifier, folder = load_model(predict.model, predict.network, predict.device)
     rows = [header(classifier)]
     with progress_bars(Console(stderr=True)) as bars:  # so that a CSV can be piped on
-        task = bars.add_task("predicting", total=None, note="")
         for places, x in read_new(folder, predict.files):
             rows += predicted_rows(classifier, places, x)
-            bars.update(task, advance=len(places))
+            if not bars.task_ids:
+                bars.add_task("predicting", total=None, note="")
+            bars.update(bars.task_ids[0], completed=len(rows) - 1)
+        for task in bars.task_ids:
+            bars.update(task, total=len(rows) - 1)
     if predict.out is None:
         sys.stdout.write(in_encoding_of_output(as_csv(rows)))
         return
