@@ -304,7 +304,7 @@ def test_ctrl_c_says_that_nothing_was_written(npz, capsys, monkeypatch):
     with pytest.raises(SystemExit) as stop:
         main("audit --npz data.npz --epochs 1 --out out".split())
     assert stop.value.code == 130
-    assert "stopped; written to out: nothing." in capsys.readouterr().err
+    assert "stopped; nothing was written." in capsys.readouterr().err
     assert not Path("out").exists()
 
 

@@ -233,6 +233,24 @@ def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):
     assert "1,297 / 500 samples of 64, 10 classes" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "finished, told", [(0, "no run of the demo was finished"), (2, "2 runs of the demo finished")]
+)
+def test_ctrl_c_says_what_the_demo_leaves(finished, told, tmp_path, monkeypatch, capsys):
+    def work(*_):
+        for n in range(finished):
+            (tmp_path / f"out/standard/{n}").mkdir(parents=True)
+            (tmp_path / f"out/standard/{n}/summary.json").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("coteach.cli.demo.in_processes", work)
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", "--out", str(tmp_path / "out")])
+    assert stop.value.code == 130
+    assert f"coteach: stopped; {told}" in capsys.readouterr().err
+    assert (tmp_path / "out").exists() == (finished > 0)
+
+
 @pytest.mark.slow
 def test_a_terminated_demo_leaves_no_process_behind(tmp_path):
     command = [*COMMAND, "demo", "--epochs", "2000", "--seeds", "1", "--out", "here"]

@@ -25,7 +25,7 @@ from run_cases import experiment, silent
         ({"rate": -0.1}, "rate is -0.1"),
         ({"rate": 1.0}, "rate is 1.0"),
         ({"rate": float("nan")}, "rate is nan"),
-        ({"tau": 1.5}, "tau is 1.5"),
+        ({"tau": 1.5}, r"tau \(the noise rate\) is 1.5"),
         ({"epochs": 0}, "epochs is 0"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"batch_size": 121}, "there are 120 samples"),

@@ -214,9 +214,8 @@ def notes_on_doubted_classes(y_M: np.ndarray, suspects: Suspects) -> list[str]:
     most = [f"{shown(str(c))} ({d} of {n})" for c, n, d in zip(classes, counts, doubted, strict=True) if 2 * d > n]
     more = f" and {len(most) - MOST_DOUBTED} more" if len(most) > MOST_DOUBTED else ""
     some = ", ".join(most[:MOST_DOUBTED])
-    return [f"cleaned.csv has little left of classes most of whose samples are suspects: {some}{more}"] * bool(
-        most
-    )
+    note = f"cleaned.csv has little left of classes most of whose samples are suspects: {some}{more}"
+    return [note] if most else []
 
 
 def probabilities_of(classifier: Learner, samples: LabelledSamples, suspects: Suspects) -> np.ndarray:

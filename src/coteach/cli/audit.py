@@ -462,8 +462,9 @@ def claimed_folder(wanted: Path | None) -> Iterator[Path]:
             refuse_if_taken(folder)  # by another audit, which was there a moment ago
             yield folder
     except KeyboardInterrupt:
-        files = ", ".join(files_in(folder)) or "nothing"
-        print(f"coteach: stopped; written to {folder}: {files}.", file=sys.stderr)
+        files = ", ".join(files_in(folder))
+        left = f"written to {folder}: {files}" if files else "nothing was written"
+        print(f"coteach: stopped; {left}.", file=sys.stderr)
         raise SystemExit(130) from None
     finally:
         if not was_there:

@@ -234,11 +234,11 @@ class Experiment:
         check_warmup_loss(self.method, self.loss, self.warmup_loss, self.plan().warmup)
 
     def _check_numbers(self) -> None:
-        for name in ("rate", "tau"):
+        for name, called in (("rate", "rate"), ("tau", "tau (the noise rate)")):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, Real) and 0 <= float(value) < 1):
                 raise ValueError(
-                    f"{name} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %."
+                    f"{called} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %."
                 )
         weight = self.joint_weight
         if weight is not None and not (isinstance(weight, Real) and 0 <= float(weight) <= 1):
