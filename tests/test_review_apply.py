@@ -204,7 +204,7 @@ def test_what_is_no_file_of_decisions_is_refused(audit, capsys):
     assert "not a file" in refused("--apply runs", capsys)
     os.mkfifo("pipe.csv")
     assert "not a file" in refused("--apply pipe.csv", capsys)
-    assert "no column" in refused("--apply runs/audit/suspects.csv", capsys)
+    assert "suspects.csv holds no decisions" in refused("--apply runs/audit/suspects.csv", capsys)
     Path("odd.csv").write_bytes(b"id,given,decision,label,audit\n\x81,a,keep,a,0\n")
     assert "UTF-8" in refused("--apply odd.csv", capsys)
     Path("short.csv").write_bytes(b"id,given,decision,label,audit\n1,a,keep\n")
