@@ -36,12 +36,12 @@ SIGNALS = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}  # what
 
 COMMANDS = {
     "audit": (Audit, "Find the wrong labels in your own images, texts, table or arrays."),
-    "predict": (Predict, "Label new data with the model of an audit, or with one that was saved from Python."),
+    "predict": (Predict, "Label new data with the model of an audit, or with a model saved from Python."),
     "run": (Experiment, "Train one method on one noisy data set."),
     "demo": (Demo, "Compare all methods on handwritten digits with about half of the labels wrong."),
-    "report": (Report, "Show runs on a page that works offline, or draw figures."),
-    "reproduce": (Reproduce, "Measure a figure or table of the paper, and set it beside the known numbers."),
-    "data": (Data, "List the data sets, say which are there, and fetch the ones named."),
+    "report": (Report, "Show runs on a page that works offline, or draw their figures."),
+    "reproduce": (Reproduce, "Measure a figure or table of the paper, and compare it with the known numbers."),
+    "data": (Data, "List the public data sets, or fetch the ones you name."),
 }
 ABOUT = "Train classifiers that survive wrong labels, and find the labels that are wrong."
 

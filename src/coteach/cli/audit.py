@@ -45,9 +45,9 @@ examples:
   coteach audit --calibrate decisions-50.csv --out runs/audit
 
 It first says what it read and how long it will take. It writes suspects.csv
-(labels to look at, worst first), cleaned.csv (the others), quality.csv (all),
-review.html (to decide by looking), and the trained model. Your own files stay
-as they are; features are kept in a hidden folder beside them.
+(labels to look at, worst first), cleaned.csv (all others), quality.csv (all),
+review.html (a page to decide on the suspects), and the trained model. Your own
+files stay as they are. Features are kept in a hidden folder beside them.
 """
 
 AUDIT_METHODS = {name: what for name, what in names.METHOD_MEANINGS.items() if name not in names.ONLY_IN_RUNS}
@@ -71,7 +71,7 @@ class Audit:
     """Find the wrong labels in your own images, texts, table or arrays."""
 
     images: Annotated[Path | None, Flag("DIR", "none")] = None
-    """Your images: a folder that has a folder for each class."""
+    """Your images: a folder that holds one folder for each class."""
     table: Annotated[Path | None, Flag("FILE", "none")] = None
     """Your table: .csv, .tsv or .parquet. It needs --label."""
     npz: Annotated[Path | None, Flag("FILE", "none")] = None
@@ -83,21 +83,21 @@ class Audit:
     id: Annotated[str | None, Flag("COL", "the row's number")] = None
     """Column of the table that names the rows in the files written."""
     ignore: Annotated[tuple[str, ...], Flag("COL [COL ...]", "none")] = ()
-    """Columns of the table to leave out, such as one made from the label."""
+    """Columns of the table to leave out, such as one that was made from the label."""
     encoder: Annotated[str, Flag("NAME", "auto")] = "auto"
     """Turns images and texts into features: auto, none, efficientnet-lite0, wordllama, timm:NAME, hf:NAME, …"""
     embeddings: Annotated[Path | None, Flag("FILE", "none")] = None
     """Your own features of the images or rows: .npy, or .npz with x and maybe ids."""
     size: Annotated[int | None, Flag("N", "32; the encoder's own if there is one")] = None
-    """Width and height to which images are brought, in pixels."""
+    """Width and height to which images are resized, in pixels."""
     learner: Annotated[Literal["auto", "network", "linear", "trees"], Flag("NAME", "auto")] = "auto"
     """What learns: linear (for features), trees (for tables) or network; auto is linear or network."""
-    method: Annotated[str | None, Flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
+    method: Annotated[str | None, Flag("NAME", "coteaching", "Method:" + names.help_list(AUDIT_METHODS))] = None
     loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSS_MEANINGS))] = None
     network: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
-    """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
+    """Network: a name such as mlp3 or cnn7, or package.module:factory for your own."""
     recipe: Annotated[Literal["paper", "modern"] | None, Flag("NAME", "modern for images, else paper")] = None
-    """Where defaults come from: modern has a network and optimiser of today, paper a small network and Adam."""
+    """Sets the defaults: modern has a modern network and optimiser, paper a small network and Adam."""
     width: Annotated[float | None, Flag("X", "1; 0.25 on a CPU")] = None
     """Width of the modern network: 2 has twice as many channels, 0.5 half as many."""
     mirror: Annotated[Literal["yes", "no"] | None, Flag("{yes,no}", "yes for coloured images if modern")] = None
@@ -117,27 +117,27 @@ class Audit:
     one_cycle: Annotated[float | None, Flag("X", "0.23 if modern, else 0")] = None
     """Share of all steps over which the learning rate rises, before it falls to zero."""
     epochs: Annotated[int | None, Flag("N", "40 if modern, else 20")] = None
-    """Epochs: how often every sample is learnt from."""
+    """Epochs: how often each sample is learnt."""
     noise_rate: Annotated[float | Literal["auto"], Flag("X", "auto")] = "auto"
-    """Share of wrong labels, such as 0.1, if you know it; auto estimates it, a third of the work or more."""
+    """Share of wrong labels, such as 0.1, if you know it; auto estimates it, in a third of the time or more."""
     keep_per_class: bool = False
-    """Trust the same share of each class: for classes of very different sizes."""
+    """Trust the same share of each class; for classes of very different sizes."""
     share: Annotated[float | None, Flag("X", "the noise rate")] = None
-    """Share of the samples to list as suspects, from 0 to 1."""
+    """Share of all samples to list as suspects, from 0 to 1."""
     check: Annotated[int | None, Flag("N", "none")] = None
-    """Write check.html with N samples to look at. --calibrate then says how many labels are wrong."""
+    """Also write check.html with N samples to look at. --calibrate then says how many labels are wrong."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
-    """auto, cpu, cuda or cuda:1."""
+    """Where to train: auto, cpu, cuda or cuda:1."""
     seed: Annotated[int, Flag("N", "0")] = 0
     """The same seed gives the same files, on the same machine."""
     out: Annotated[Path | None, Flag("PATH", "runs/audit, numbered if taken")] = None
-    """Folder to write; must be new or empty. With --apply the folder of the audit."""
+    """Folder to write to; must be new or empty. With --apply and --calibrate: the folder of the audit."""
     open: bool = False
-    """Open the page in the browser. Without data: that of an earlier audit, in --out."""
+    """Open the page in the browser. Without data it opens the page of an earlier audit, in --out."""
     apply: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Train nothing: apply the decisions that the review page exported, and write corrected.csv."""
+    """Do not train: apply the decisions that the review page exported, and write corrected.csv."""
     calibrate: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Train nothing: read the decisions that check.html exported, and say how many labels are wrong."""
+    """Do not train: read the decisions that check.html exported, and say how many labels are wrong."""
 
     @property
     def source(self) -> Path:

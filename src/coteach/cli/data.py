@@ -27,9 +27,9 @@ class Data:
     """List the data sets, say which are there, and fetch the ones named."""
 
     names: Annotated[tuple[str, ...], Flag("[NAME ...]", "none", placed=True)] = ()
-    """Data sets to load, downloading what is missing; without a name they are only listed."""
+    """Data sets to fetch, as far as they are missing; without a name all are only listed."""
     data_dir: Annotated[Path | None, Flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
-    """Folder with the published data files."""
+    """Folder with the downloaded data files."""
 
 
 def data_command(asked: Data) -> None:

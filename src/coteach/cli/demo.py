@@ -48,11 +48,11 @@ class Demo:
     """Compare all methods on handwritten digits with about half of the labels wrong."""
 
     out: Annotated[Path | None, Flag("PATH", "runs/demo, numbered if taken")] = None
-    """Folder to write; must be new or empty."""
+    """Folder to write to; must be new or empty."""
     seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1 2 3")] = (1, 2, 3)
     """Seeds of the networks and of the batches, one run each."""
     epochs: Annotated[int | None, Flag("N", "50")] = None
-    """Epochs: how often every sample is learnt from."""
+    """Epochs: how often each sample is learnt."""
 
 
 @dataclass(frozen=True)

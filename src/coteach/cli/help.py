@@ -19,7 +19,7 @@ from coteach.names import Flag
 GROUPS = {
     "audit": {
         "your data": "images table npz label text encoder embeddings",
-        "how to look": "learner noise_rate check",
+        "how to find them": "learner noise_rate check",
         "files": "out open apply calibrate",
     },
     "run": {
@@ -33,11 +33,11 @@ OTHERS = "everything else"
 FLAG_COLUMNS = 22
 SHORT_TEXTS = {  # names without their meanings
     ("run", "dataset"): "Data set: mnist, cifar10, news, …; coteach data lists all.",
-    ("run", "method"): f"Rule: {', '.join(names.METHOD_MEANINGS)}.",
+    ("run", "method"): f"Method: {', '.join(names.METHOD_MEANINGS)}.",
     ("run", "loss"): f"Loss: {', '.join(names.LOSS_MEANINGS)}.",
     ("run", "noise"): f"Flips of training labels: {', '.join(names.NOISES)}.",
     ("run", "network"): "Network, such as mlp, small_cnn, cnn7, preact_resnet18 or fast_cnn.",
-    ("run", "recipe"): "Where defaults come from: the paper's appendix, or a learner of today.",
+    ("run", "recipe"): "Sets the defaults: the paper's, or modern ones.",
 }
 # Words that mean the same: each is taken for the one that a command has.
 SYNONYMS = {"seed": "seeds", "seeds": "seed", "module": "network", "tau": "noise_rate", "learning-rate": "lr"}
@@ -73,13 +73,19 @@ def flag_table(command: str, kind: type, group: list[str], everything: bool) -> 
         text = look.text or flag_texts(kind).get(name, "")
         default = look.default if look.default else str(field.default)
         if not everything and command in GROUPS:
-            text = SHORT_TEXTS.get((command, name), text.split(". ")[0].removesuffix(".") + ".")
+            text = SHORT_TEXTS.get((command, name), first_sentence(text))
             default = default.split("; ")[0]
         about = Text(text)
-        if default != "none":
+        if default not in ("none", "no"):
             about.append(f"{'' if text.endswith(chr(10)) else ' '}({default})", "dim")
         table.add_row(Text(f"{spelling(field)} {look.metavar}".strip()), about)
     return table
+
+
+def first_sentence(text: str) -> str:
+    """Whole, with the mark that ends it."""
+    first = text.split(". ")[0]
+    return first if first.endswith((".", "…")) else f"{first}."
 
 
 def flag_of(field: Field) -> Flag:

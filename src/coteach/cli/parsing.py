@@ -1,4 +1,4 @@
-"""The words after a command, read into the dataclass of its flags; whatever is wrong is told in one sentence."""
+"""The words after a command, read into the dataclass of its flags; whatever is wrong becomes one sentence."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields

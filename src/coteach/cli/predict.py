@@ -33,13 +33,13 @@ class Predict:
     model: Annotated[Path, Flag("MODEL", "none", placed=True)]
     """Folder that `coteach audit` wrote, or file that `RobustClassifier.save` wrote."""
     files: Annotated[tuple[Path, ...], Flag("FILES", "none", placed=True)] = ()
-    """New data of the same kind: images or folders of them, tables, npz files with an array x."""
-    out: Annotated[Path | None, Flag("CSV", "none, it is printed")] = None
-    """File to write, which must not be there yet."""
+    """New data of the same kind: images or folders of images, tables, or npz files with an array x."""
+    out: Annotated[Path | None, Flag("CSV", "the terminal")] = None
+    """File to write; must be new."""
     network: Annotated[str | None, Flag("NAME", "none")] = None
-    """package.module:factory of the network, if the model was trained with one of your own."""
+    """package.module:factory of the network, if the model was trained with your own."""
     device: Annotated[str, Flag("D", "auto, a GPU if there is one")] = "auto"
-    """auto, cpu, cuda or cuda:1."""
+    """Where to predict: auto, cpu, cuda or cuda:1."""
 
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without reading a model."""

@@ -30,16 +30,16 @@ class Report:
     """Show runs on one page that works offline and in print, or write figures for a paper."""
 
     runs: Annotated[tuple[str, ...], Flag("[RUN ...]", "none", placed=True)] = ()
-    """Run folders, or folders with runs in them; with --figures also names as `coteach reproduce` lists them."""
+    """Run folders, or folders with runs in them; with --figures also names that `coteach reproduce` lists."""
     open: bool = False
     """Open the page in the browser."""
     figures: bool = False
     """Write SVG, PDF and PNG instead: the curves of the runs, and tables, or the paper's figures as measured."""
     panels: Annotated[tuple[str, ...], Flag("NAME [NAME ...]", "test_accuracy label_precision", PANELS_HELP)] = ()
     out: Annotated[Path | None, Flag("PATH", "report.html, in the folder of a single run; figures")] = None
-    """File to write, or with --figures the folder."""
+    """File to write; with --figures, the folder."""
     results: Path = Path("results")
-    """Folder of what `coteach reproduce` measured, for --figures."""
+    """Folder with what `coteach reproduce` measured, for --figures."""
 
     def check(self) -> None:
         """Raise a ValueError for what does not go together."""
