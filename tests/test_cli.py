@@ -40,7 +40,7 @@ def test_the_contracts_command_writes_the_run_folder(tmp_path):
     assert len((tmp_path / "DIR" / "metrics.jsonl").read_text().splitlines()) == 4
     assert json.loads((tmp_path / "DIR" / "summary.json").read_text())["seeds"] == [1, 2]
     assert "written to DIR" in done.stdout
-    assert "shrinks" in done.stdout
+    assert "to fit 2 epochs, these defaults shrink: " in done.stdout
 
 
 LOADED = """

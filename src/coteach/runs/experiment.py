@@ -379,7 +379,7 @@ class Experiment:
         return self.plan_and_notes()[0]
 
     def plan_and_notes(self) -> tuple[Plan, list[str]]:
-        """The plan, and a sentence for each default that had to shrink to fit the epochs."""
+        """The plan, and a sentence on the defaults that had to shrink to fit the epochs, if any."""
         recipe, fidelity = self.usual, self.parsed_fidelity
         usual_epochs = modern.MODERN_EPOCHS if self.is_modern else recipe.epochs
         epochs = self.epochs or usual_epochs - fidelity.epoch_short
@@ -415,7 +415,7 @@ class Experiment:
 
 
 def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan, list[str]]:
-    """A plan whose landmarks lie inside its epochs: those that do not are moved in proportion, and named.
+    """A plan whose landmarks lie inside its epochs: those that do not are moved in proportion, and a note names them.
 
     A decay that the user begins after the last epoch never begins.
     """
@@ -430,11 +430,8 @@ def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan,
     if plan.warmup >= plan.epochs:
         changes["warmup"] = min(max(1, round(plan.warmup * share)), plan.epochs - 1)
     all_of_them = f"{plan.epochs} epochs" if plan.epochs > 1 else "a single epoch"
-    notes = [
-        f"{name} shrinks from {getattr(plan, name)} to {value}, to fit {all_of_them}"
-        for name, value in changes.items()
-    ]
-    return replace(plan, **changes), notes
+    what = ", ".join(f"{name} from {getattr(plan, name)} to {value}" for name, value in changes.items())
+    return replace(plan, **changes), [f"to fit {all_of_them}, these defaults shrink: {what}"] if changes else []
 
 
 def differing_fields(one: Experiment, other: Experiment) -> set[str]:
