@@ -415,7 +415,7 @@ class Experiment:
 
 
 def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan, list[str]]:
-    """A plan whose landmarks lie inside its epochs: those that do not are moved in proportion, and a note names them.
+    """A plan whose landmarks lie inside its epochs: others are moved in proportion, and a note names them.
 
     A decay that the user begins after the last epoch never begins.
     """
