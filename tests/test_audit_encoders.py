@@ -252,7 +252,7 @@ def test_embeddings_that_do_not_fit_are_one_sentence(words, arrays, said, photos
         ("--images photos --encoder st:some/model", "read texts"),
         ("--images photos --encoder gone.safetensors", "gone.safetensors cannot be read"),
         ("--images photos --encoder no_such:thing", "cannot be imported"),
-        ("--images photos --embeddings gone.npy", "there is no gone.npy"),
+        ("--images photos --embeddings gone.npy", "gone.npy does not exist"),
         ("--table letters.csv --label topic --encoder wordllama", "give --images, or --text with --table"),
     ],
 )

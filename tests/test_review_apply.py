@@ -200,7 +200,7 @@ def test_changed_files_of_the_audit_are_noticed(audit, capsys):
 
 
 def test_what_is_no_file_of_decisions_is_refused(audit, capsys):
-    assert "there is no nowhere.csv: is it still in your downloads?" in refused("--apply nowhere.csv", capsys)
+    assert "nowhere.csv does not exist: is it still in your downloads?" in refused("--apply nowhere.csv", capsys)
     assert "not a file" in refused("--apply runs", capsys)
     os.mkfifo("pipe.csv")
     assert "not a file" in refused("--apply pipe.csv", capsys)

@@ -205,7 +205,7 @@ class Audit:
         if self.embeddings is not None and self.encoder != "auto":
             raise ValueError("--embeddings and --encoder both make the features: give one of them.")
         if self.embeddings is not None and not self.embeddings.exists():
-            raise ValueError(f"there is no {self.embeddings}: check the path.")
+            raise ValueError(f"{self.embeddings} does not exist: check the path.")
         if self.encoder not in ("auto", "none") and self.kind != "images" and self.text is None:
             raise ValueError(
                 "--encoder makes features of images and texts: give --images, or --text with --table."
@@ -217,7 +217,7 @@ class Audit:
                 name = f.name.replace("_", "-")
                 raise ValueError(f"--{flag} trains nothing and takes --out alone: leave --{name} out.")
         if not path.exists():
-            raise ValueError(f"there is no {path}: is it still in your downloads?")
+            raise ValueError(f"{path} does not exist: is it still in your downloads?")
 
     def _check_source(self) -> None:
         source = self.source
@@ -226,7 +226,7 @@ class Audit:
         if self.kind == "table" and self.label is None:
             raise ValueError("a table needs --label, the name of the column with the labels.")
         if not source.exists():
-            raise ValueError(f"there is no {source}: check the path.")
+            raise ValueError(f"{source} does not exist: check the path.")
         if not (source.is_dir() if self.kind == "images" else source.is_file()):
             flag = "--npz" if self.kind == "arrays" else f"--{self.kind}"
             if self.kind == "images":

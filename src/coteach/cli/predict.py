@@ -44,7 +44,7 @@ class Predict:
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without reading a model."""
         if not self.model.exists():
-            raise ValueError(f"there is no {self.model}: give the folder of an audit, or a model file.")
+            raise ValueError(f"{self.model} does not exist: give the folder of an audit, or a model file.")
         if not self.files:
             raise ValueError("no new data are given: name files after the model.")
         if self.out is not None and self.out.exists():
