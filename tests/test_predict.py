@@ -79,7 +79,9 @@ def test_wrong_use_gets_one_sentence_and_code_2(saved, tmp_path, capsys):
     )
     assert "no new data are given: name files after the model." in refused(capsys, model)
     (tmp_path / "empty").mkdir()
-    assert "holds no model.safetensors: give the folder of an audit" in refused(capsys, tmp_path / "empty", new)
+    assert "holds no model.safetensors: give a model file, or the folder of an audit" in refused(
+        capsys, tmp_path / "empty", new
+    )
     assert "is not a file: give tables or npz files" in refused(capsys, model, tmp_path / "no.npz")
     np.savez(tmp_path / "narrow.npz", x=np.eye(3))
     assert "3 features" in refused(capsys, model, tmp_path / "narrow.npz")
@@ -178,7 +180,7 @@ def test_labels_are_not_printed_as_numbers_of_their_characters(tmp_path, monkeyp
 def test_nothing_is_written_through_a_link(saved, tmp_path, capsys):
     (tmp_path / "link").symlink_to("outside")
     words = [tmp_path / "model.safetensors", tmp_path / "new.npz", "--out", tmp_path / "link"]
-    assert "link is a link, where a file is to be" in refused(capsys, *words)
+    assert "link is a link, where a file should be" in refused(capsys, *words)
     assert not (tmp_path / "outside").exists()
 
 
