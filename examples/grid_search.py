@@ -6,8 +6,8 @@ For people who tune with scikit-learn. Half a minute on two cores:
     python examples/grid_search.py
 
 Prints the cross-validated score of every choice, which differences are chance, the best choice, and its accuracy
-on right labels. Scores against noisy labels are low by nature: with 30 % of the labels wrong nobody is right more
-than 70 % of the time. Their order still tells a good choice from a bad one, as long as the wrong labels follow no
+on right labels. Scores on noisy labels have to be low: with 30 % of the labels wrong nobody is right more than
+70 % of the time. Their order still tells a good choice from a bad one, as long as the wrong labels follow no
 rule that a network could learn. The best noise rate need not be the true one: here 0.6 comes out above 0.3, which
 is true, but by less than chance.
 """

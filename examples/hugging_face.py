@@ -1,11 +1,11 @@
-"""Hugging Face: a pair of transformers in `Trainer`, on a `datasets.Dataset` of which some labels are wrong.
+"""Hugging Face: a pair of transformers in `Trainer`, on a `datasets.Dataset` with partly wrong labels.
 
 For people who fine-tune with `transformers`. Half a minute on two cores, after `pip install 'coteach[hf]'`:
 
     . .venv/bin/activate  # made by `make demo`
     python examples/hugging_face.py
 
-Prints the accuracy on right labels, and the texts whose labels are doubted most, with what each should perhaps be.
+Prints the accuracy on right labels, and the texts whose labels are doubted most, with a suggestion for each.
 
 The model is made from a configuration and the tokenizer is a hash, so that nothing is downloaded. With yours,
 `build` is `lambda: AutoModelForSequenceClassification.from_pretrained(NAME, num_labels=3)`, `encode` calls

@@ -1,14 +1,14 @@
-"""A folder of images, some of them in the wrong class: which, and how to put that right.
+"""Find the images that lie in the wrong folder, and correct their labels.
 
-For people with a folder for each class, as `photos/cat/1.jpg`. A quarter of a minute on two cores:
+For people with a folder for each class, such as `photos/cat/1.jpg`. A quarter of a minute on two cores:
 
     . .venv/bin/activate  # made by `make demo`
     python examples/image_folder.py          # all of it in a temporary folder
     python examples/image_folder.py FOLDER   # keeps it there: open FOLDER/audit/review.html in a browser
 
 Prints what `coteach audit` prints, the first suspects, and how many labels are wrong before and after decisions
-about them are applied. The images are scikit-learn's handwritten digits. A tenth of them was put into a wrong
-folder on purpose, so that we can see what was found. Needs Pillow: pip install pillow
+about them are applied. The images are scikit-learn's handwritten digits. A tenth of them is in a wrong
+folder on purpose, which shows how many are found. Needs Pillow: pip install pillow
 """
 
 import csv

@@ -6,7 +6,7 @@ For people whose training is a LightningModule. A quarter of a minute on two cor
     . .venv/bin/activate  # made by `make demo`
     python examples/lightning_loop.py
 
-Prints the test accuracy with 40 % of the labels wrong, and how many of the first suspects are wrong indeed.
+Prints the test accuracy with 40 % of the labels wrong, and how many of the first suspects are really wrong.
 """
 
 import logging

@@ -1,12 +1,12 @@
-"""One training shared by several processes, each on a GPU of its own, or on cores of one machine.
+"""One training shared by several processes, each on its own GPU, or on cores of one machine.
 
 For people whose mini-batches are too slow for one device. A quarter of a minute on two cores:
 
     . .venv/bin/activate  # made by `make demo`
     torchrun --nproc-per-node 2 examples/many_devices.py
 
-Prints the test accuracy, and by how many processes it was learnt. What is picked is picked from the whole
-mini-batch, so it is the same for any number of them; without torchrun there is one. torchrun itself first prints a
+Prints the test accuracy, and how many processes trained. Samples are picked from the whole mini-batch, so the
+result is the same for any number of processes; without torchrun there is one. torchrun itself first prints a
 warning that it sets OMP_NUM_THREADS to 1, which is what we want here: one core for each process.
 """
 

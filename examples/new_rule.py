@@ -1,4 +1,4 @@
-"""A new method in twenty lines: registered, trained beside the others, tested by the tests there are.
+"""Add a method in twenty lines: register it, train it beside the others, and run the existing tests on it.
 
 For researchers. Half a minute on two cores:
 
@@ -8,8 +8,8 @@ For researchers. Half a minute on two cores:
 Prints the test accuracy of Co-teaching and of the new method on the digits, half of their labels wrong. (The new
 one is no better. Most ideas are not, which is why trying one should take no more than twenty lines.)
 
-The tests go through `coteach.METHODS`. Imported before they are collected, this file makes its method one of them:
-the trainer, the ledger and the run folder are checked with it, step by step against plain loops.
+The tests go through `coteach.METHODS`. If this file is imported before they are collected, they include its
+method: they check the trainer, the ledger and the run folder with it, step by step against plain loops.
 
     PYTHONPATH=examples python -m pytest -p new_rule tests -k "coteaching_hard or test_rules"
 """

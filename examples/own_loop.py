@@ -1,13 +1,13 @@
-"""A training loop of your own with Pair, Selection and Ledger: two networks, one optimiser, three new lines.
+"""Your own training loop with Pair, Selection and Ledger: two networks, one optimiser, three new lines.
 
-For people whose loop does what no library knows about. A quarter of a minute on two cores:
+For people whose loop does what no library offers. A quarter of a minute on two cores:
 
     . .venv/bin/activate  # made by `make demo`
     python examples/own_loop.py
 
 Prints a line every tenth epoch, then the test accuracy: of two networks that learn from all labels, and of two
-that learn by Co-teaching; and of the labels that each pair doubts most, how many are wrong. Any method goes in the
-same place: "coteaching_plus", "jocor", "decoupling", and "mentornet", for which one network is enough.
+that learn by Co-teaching. Then it prints how many of the labels that each pair doubts most are wrong. Other
+methods go in the same place: "coteaching_plus", "jocor", "decoupling", and "mentornet", which needs one network.
 """
 
 import torch

@@ -1,11 +1,11 @@
-"""Your own network: any torch module that answers samples with logits.
+"""Your own network: any torch module that maps samples to logits.
 
 For people who have a network already. A quarter of a minute on two cores:
 
     . .venv/bin/activate  # made by `make demo`
     python examples/own_network.py
 
-Prints the test accuracy of the pair and of each of its two networks, then of the pair read back from its file.
+Prints the test accuracy of the pair and of each of its two networks, then of the pair loaded from its file.
 """
 
 import tempfile

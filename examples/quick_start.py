@@ -1,12 +1,12 @@
-"""Quick start: a classifier from labels of which some are wrong, and the list of the suspects.
+"""Quick start: train a classifier on partly wrong labels, and list the suspects.
 
-For anybody with an array of samples, an array of labels, and doubts about the labels. Half a minute on two cores:
+For anyone with an array of samples, an array of labels, and doubts about the labels. Half a minute on two cores:
 
     . .venv/bin/activate  # made by `make demo`
     python examples/quick_start.py
 
-Prints how many labels are wrong (true and estimated), the test accuracy beside that of the same network trained on
-all labels alike, and the ten labels that are trusted least.
+Prints how many labels are wrong (true and estimated), the test accuracy with and without Co-teaching, and the ten
+labels that are trusted least.
 """
 
 from sklearn.datasets import load_digits

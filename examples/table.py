@@ -1,13 +1,12 @@
-"""A table with numbers, words and gaps, and a column of labels that is partly wrong.
+"""A table with numbers, words and missing values, and a column of partly wrong labels.
 
 For people with a CSV file. Ten seconds on two cores:
 
     . .venv/bin/activate  # made by `make demo`
     python examples/table.py
 
-Prints the test accuracy and the rows whose label should be looked at. Columns are prepared by scikit-learn, as for
-any other classifier of a pipeline; with pandas, hand the data frame to `fit` and name the columns instead of
-counting them.
+Prints the test accuracy and the rows whose label should be looked at. scikit-learn prepares the columns, as for
+any other classifier in a pipeline. With pandas, pass the data frame to `fit` and give the columns by name.
 """
 
 import csv

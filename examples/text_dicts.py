@@ -1,6 +1,6 @@
 """Fine-tuning text models whose batches are dicts (input_ids, attention_mask, labels) with Co-teaching's picks.
 
-For people who fine-tune Hugging Face models on labels of which some are wrong. A quarter of a minute on two cores:
+For people who fine-tune Hugging Face models on partly wrong labels. A quarter of a minute on two cores:
 
     . .venv/bin/activate  # made by `make demo`
     python examples/text_dicts.py

@@ -1,4 +1,4 @@
-"""A table of texts with topics, some of which are wrong: from a CSV file to the list of the suspects.
+"""Find texts with the wrong topic in a CSV file.
 
 For people with a column of texts and a column of labels. A quarter of a minute on two cores:
 
@@ -7,8 +7,8 @@ For people with a column of texts and a column of labels. A quarter of a minute 
     python examples/texts.py FOLDER   # keeps it there: open FOLDER/audit/review.html in a browser
 
 Prints what `coteach audit` prints, the first suspects with their texts, and how many of them are indeed wrong. The
-texts are made up: common words with a few of their topic, since scikit-learn brings no texts along. Real ones are
-harder. (For fine-tuning a text model of your own on such labels see text_dicts.py.)
+texts are made up: common words with a few of their topic, since scikit-learn comes with no texts. Real ones are
+harder. (To fine-tune your own text model on such labels, see text_dicts.py.)
 """
 
 import csv

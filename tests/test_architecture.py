@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "coteach"
 PAGE = ROOT / "docs" / "architecture.md"
-NO_ROOM = ("__init__", "__main__")  # the public names, and `python -m coteach`
+NO_MODULE = ("__init__", "__main__")  # the public names, and `python -m coteach`
 
 
 def modules() -> Iterator[tuple[tuple[str, ...], ast.Module]]:
@@ -22,13 +22,13 @@ def modules() -> Iterator[tuple[tuple[str, ...], ast.Module]]:
         yield (name[:-1] or name if name[-1] == "__init__" else name), ast.parse(path.read_text("utf-8"))
 
 
-def drawn_rooms() -> list[str]:
+def drawn_modules() -> list[str]:
     """As the picture of docs/architecture.md has them, from the command line down to the names."""
     picture = PAGE.read_text("utf-8").split("```text\n")[1].split("```")[0]
-    return [room for line in picture.splitlines() for room in line[16:].split(" · ") if line.strip()]
+    return [module for line in picture.splitlines() for module in line[16:].split(" · ") if line.strip()]
 
 
-def imported_rooms(tree: ast.Module) -> set[str]:
+def imported_modules(tree: ast.Module) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -40,20 +40,20 @@ def imported_rooms(tree: ast.Module) -> set[str]:
     return {name.split(".")[1] for name in found if name.startswith("coteach.")} - {"__version__"}
 
 
-def test_the_picture_shows_every_room_once():
-    there = {name[0] for name, _ in modules()} - set(NO_ROOM)
-    assert sorted(drawn_rooms()) == sorted(there)
+def test_the_picture_shows_every_module_once():
+    there = {name[0] for name, _ in modules()} - set(NO_MODULE)
+    assert sorted(drawn_modules()) == sorted(there)
 
 
 def test_imports_go_down_the_picture():
-    """To the right in a line, or to a line below; so no two rooms import each other."""
-    place = {room: i for i, room in enumerate(drawn_rooms())}
+    """To the right in a line, or to a line below; so no two modules import each other."""
+    place = {module: i for i, module in enumerate(drawn_modules())}
     upwards = [
-        f"{'.'.join(name)} imports {room}"
+        f"{'.'.join(name)} imports {module}"
         for name, tree in modules()
-        if name[0] not in NO_ROOM
-        for room in imported_rooms(tree) - {name[0]}
-        if place[room] < place[name[0]]
+        if name[0] not in NO_MODULE
+        for module in imported_modules(tree) - {name[0]}
+        if place[module] < place[name[0]]
     ]
     assert upwards == []
 
@@ -61,7 +61,7 @@ def test_imports_go_down_the_picture():
 def test_runs_and_the_classifier_are_neighbours():
     for name, tree in modules():
         if name[0] in ("runs", "classifier"):
-            assert not imported_rooms(tree) & {"runs", "classifier"} - {name[0]}, name
+            assert not imported_modules(tree) & {"runs", "classifier"} - {name[0]}, name
 
 
 def test_a_name_is_defined_once():
@@ -82,10 +82,10 @@ def test_a_name_is_defined_once():
 @pytest.mark.parametrize(
     "code, absent",
     [
-        ("import coteach; coteach.RobustClassifier", ("tyro", "rich", "matplotlib", "coteach.runs")),
-        ("import coteach; coteach.run", ("tyro", "rich", "matplotlib", "coteach.classifier", "coteach.cli")),
+        ("import coteach; coteach.RobustClassifier", ("rich", "matplotlib", "coteach.runs")),
+        ("import coteach; coteach.run", ("rich", "matplotlib", "coteach.classifier", "coteach.cli")),
         ("import coteach.cli", ("torch", "sklearn", "matplotlib")),
-        ("import coteach.rules, coteach.train", ("tyro", "rich", "coteach.runs", "coteach.classifier")),
+        ("import coteach.rules, coteach.train", ("rich", "coteach.runs", "coteach.classifier")),
     ],
 )
 def test_what_an_import_leaves_alone(code, absent):

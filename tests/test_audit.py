@@ -15,12 +15,13 @@ import pytest
 from sklearn.datasets import make_classification
 
 from coteach import RobustClassifier
-from coteach.audit.judge import HIGH_NOISE_RATE, judge, note_on_high_estimate
+from coteach.audit.judge import HIGH_NOISE_RATE, judge, note_on_high_estimate, notes_on_doubted_classes
 from coteach.audit.samples import FEWEST, LabelledSamples, Skipped, usable
 from coteach.classifier.options import USUAL_EPOCHS
 from coteach.cli import main
 from coteach.cli.audit import AUDIT_METHODS, Audit
 from coteach.files import as_csv
+from coteach.labels.ledger import Suspects
 from coteach.modern import MODERN_EPOCHS
 from coteach.names import ONLY_IN_RUNS
 
@@ -159,7 +160,16 @@ def test_a_share_decides_how_many_are_listed(npz):
 
 def test_a_class_that_is_doubted_as_a_whole_is_told(npz, capsys):
     main("audit --npz data.npz --noise-rate 0.1 --epochs 1 --share 1 --out out".split())
-    assert "30 of the 30 samples of class '0' are suspects" in capsys.readouterr().out
+    told = "most of whose samples are suspects: '0' (30 of 30), '1' (30 of 30), '2' (30 of 30)\n"
+    assert told in capsys.readouterr().out
+
+
+def test_doubted_classes_are_told_in_one_note():
+    given, none = np.repeat(np.arange(8), 2), np.zeros(16)
+    suspects = Suspects(index=none, given=given, suggested=none, quality=none)
+    (told,) = notes_on_doubted_classes(np.repeat(np.arange(9), 2), suspects)
+    assert told.endswith("'3' (2 of 2), '4' (2 of 2) and 3 more")
+    assert notes_on_doubted_classes(np.repeat(np.arange(8), 9), suspects) == []
 
 
 def lines_of(page: Path) -> str:
@@ -294,7 +304,7 @@ def test_ctrl_c_says_that_nothing_was_written(npz, capsys, monkeypatch):
     with pytest.raises(SystemExit) as stop:
         main("audit --npz data.npz --epochs 1 --out out".split())
     assert stop.value.code == 130
-    assert "stopped; written to out: nothing." in capsys.readouterr().err
+    assert "stopped; nothing was written." in capsys.readouterr().err
     assert not Path("out").exists()
 
 
@@ -368,7 +378,7 @@ def test_small_classes_stay_and_are_noted():
         (plain_samples([0] * 20), "two are needed"),
         (plain_samples([0] * 19 + [1]), "two are needed"),
         (plain_samples([0, 1] * (FEWEST // 2 - 1)), "at least 10"),
-        (plain_samples(list(range(20))), "no classes"),
+        (plain_samples(list(range(20))), "that no other has: give labels that several share"),
         (
             plain_samples([0, 1] * 8, skipped=17),
             "17 of 33 samples cannot be used, the first being file 0 (damaged)",
@@ -473,8 +483,8 @@ def test_the_bar_is_filled_when_the_training_ends(seconds, monkeypatch):
 
     file = StringIO()
     monkeypatch.setattr(audit, "console", Console(file=file, width=100))  # no terminal: the last state is written
-    with audit.expected_progress("beginning", seconds) as say:
-        say("training")
+    with audit.expected_progress("training", seconds) as say:
+        say("round 2 of at most 6")
     assert file.getvalue().split() == ["training", "━" * 40, "took", "1", "s"]
 
 

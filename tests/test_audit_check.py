@@ -227,7 +227,7 @@ def test_decisions_about_suspects_are_no_random_sample(audited, tmp_path, capsys
 @pytest.mark.parametrize(
     "words, said",
     [
-        ("--calibrate gone.csv", "there is no gone.csv"),
+        ("--calibrate gone.csv", "gone.csv does not exist"),
         ("--calibrate d.npz --epochs 3", "takes --out alone: leave --epochs out"),
         ("--npz d.npz --check 5", "--check is 5: give a whole number of at least 10"),
         ("--calibrate d.npz --out empty", "holds no check.csv"),

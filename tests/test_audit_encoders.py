@@ -97,7 +97,7 @@ def test_images_by_an_encoder_of_ones_own(photos, here, capsys):
 
 def test_the_offline_encoder_is_chosen_told_and_kept(photos, capsys):
     main(["audit", "--images", "photos", "--size", "32", *QUICK])
-    assert "note: features by efficientnet-lite0: the images have colours" in capsys.readouterr().out
+    assert "note: features by efficientnet-lite0: the images are in colour" in capsys.readouterr().out
     assert summary()["shape"] == [1280]
     assert list(run_lines_of_the_model()["labels"]) == ["blue", "blue"]
     (kept,) = cache_beside(photos).iterdir()
@@ -252,7 +252,7 @@ def test_embeddings_that_do_not_fit_are_one_sentence(words, arrays, said, photos
         ("--images photos --encoder st:some/model", "read texts"),
         ("--images photos --encoder gone.safetensors", "gone.safetensors cannot be read"),
         ("--images photos --encoder no_such:thing", "cannot be imported"),
-        ("--images photos --embeddings gone.npy", "there is no gone.npy"),
+        ("--images photos --embeddings gone.npy", "gone.npy does not exist"),
         ("--table letters.csv --label topic --encoder wordllama", "give --images, or --text with --table"),
     ],
 )

@@ -132,9 +132,9 @@ def test_auto_is_linear_on_features_of_an_encoder_alone():
         samples_with((4, 3), encoder="wordllama"),
         samples_with((4, 3, 8, 8)),
     )
-    assert [learner_for("auto", s, [])[0] for s in (plain, encoded, pixels)] == ["network", "linear", "network"]
-    assert learner_for("auto", encoded, ["epochs"])[0] == "network"
-    assert learner_for("trees", plain, [])[0] == "trees"
+    assert [learner_for("auto", s, []) for s in (plain, encoded, pixels)] == ["network", "linear", "network"]
+    assert learner_for("auto", encoded, ["epochs"]) == "network"
+    assert learner_for("trees", plain, []) == "trees"
     with pytest.raises(ValueError, match="give --encoder"):
         learner_for("linear", pixels, [])
 

@@ -40,7 +40,7 @@ def test_the_contracts_command_writes_the_run_folder(tmp_path):
     assert len((tmp_path / "DIR" / "metrics.jsonl").read_text().splitlines()) == 4
     assert json.loads((tmp_path / "DIR" / "summary.json").read_text())["seeds"] == [1, 2]
     assert "written to DIR" in done.stdout
-    assert "shrinks" in done.stdout
+    assert "to fit 2 epochs, these defaults shrink: " in done.stdout
 
 
 LOADED = """
@@ -124,24 +124,40 @@ def test_a_misspelt_flag_is_exit_code_2(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "words, told",
     [
-        (["run", "--epochs", "many"], "--epochs: 'many' is no whole number."),
-        (["run", "--batch-size", "1.5"], "--batch-size: '1.5' is no whole number."),
-        (["run", "--rate", "much"], "--rate: 'much' is no number."),
-        (["run", "--tau", "None"], "--noise-rate: 'None' is no number."),
-        (["run", "--seeds", "1", "0.5"], "--seeds: '0.5' is no whole number."),
-        (["reproduce", "mnist", "--seeds", "0.5"], "--seeds: '0.5' is no whole number."),
-        (["reproduce", "mnist", "--seeds", "None"], "--seeds: 'None' is no whole number."),
-        (["audit", "--noise-rate", "much"], "--noise-rate: 'much' is no number or auto."),
+        ("run --epochs many", "--epochs is 'many': give a whole number."),
+        ("run --batch-size 1.5", "--batch-size is '1.5': give a whole number."),
+        ("run --rate much", "--rate is 'much': give a number."),
+        ("run --tau None", "--noise-rate is 'None': give a number."),
+        ("run --seeds 1 0.5", "--seeds is '0.5': give a whole number."),
+        ("reproduce mnist --seeds 0.5", "--seeds is '0.5': give a whole number."),
+        ("reproduce mnist --seeds None", "--seeds is 'None': give a whole number."),
+        ("audit --noise-rate 20%", "--noise-rate is '20%': give a number or auto."),
+        ("audit --learner tree", "--learner is 'tree' (did you mean 'trees'?): choose one of auto, network,"),
+        ("run --keep-type 3", "--keep-type is '3': choose one of 1, 2."),
+        ("run --no-ledger=yes", "--no-ledger takes no value: leave =yes out."),
+        ("audit --images --open", "--images needs a value: --images DIR."),
+        ("demo --seeds", "--seeds needs a value: --seeds N [N ...]."),
+        ("audit photos", "'photos' stands after no flag: put one before it, such as --images, --table, --npz."),
+        ("reproduce mnist news", "coteach reproduce takes one name: leave 'news' out."),
+        ("predict", "coteach predict needs MODEL: its --help has examples."),
     ],
-    ids=str,
 )
-def test_a_word_for_a_number_is_told_without_pythons_types(words, told, capsys):
+def test_words_that_cannot_be_read_are_one_line_that_says_what_to_type(words, told, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(words)
-    shown = capsys.readouterr().err
+        main(words.split())
+    (line,) = capsys.readouterr().err.splitlines()
     assert stop.value.code == 2
-    assert told in shown
-    assert "class" not in shown
+    assert line.startswith(f"coteach: {told}")
+
+
+def test_words_are_read_in_any_order_and_with_an_equals_sign():
+    asked = cli.parsed(["predict", "--device=cpu", "model", "--out", "a=b.csv", "new", "newer"])
+    assert (asked.model, asked.files) == (Path("model"), (Path("new"), Path("newer")))
+    assert (asked.out, asked.device) == (Path("a=b.csv"), "cpu")
+    assert cli.parsed("run --seeds -1 2 --keep-type 2 --lr -.5".split()) == Experiment(
+        seeds=(-1, 2), keep_type=2, lr=-0.5
+    )
+    assert cli.parsed("audit --table t.csv --ignore a b --open".split()).ignore == ("a", "b")
 
 
 def test_several_seeds_are_read_and_none_are_the_usual():
@@ -215,6 +231,24 @@ def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
     main(["data", "digits"])
     assert "1,297 / 500 samples of 64, 10 classes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "finished, told", [(0, "no run of the demo was finished"), (2, "2 runs of the demo finished")]
+)
+def test_ctrl_c_says_what_the_demo_leaves(finished, told, tmp_path, monkeypatch, capsys):
+    def work(*_):
+        for n in range(finished):
+            (tmp_path / f"out/standard/{n}").mkdir(parents=True)
+            (tmp_path / f"out/standard/{n}/summary.json").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("coteach.cli.demo.in_processes", work)
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", "--out", str(tmp_path / "out")])
+    assert stop.value.code == 130
+    assert f"coteach: stopped; {told}" in capsys.readouterr().err
+    assert (tmp_path / "out").exists() == (finished > 0)
 
 
 @pytest.mark.slow
@@ -303,11 +337,12 @@ def test_what_is_not_in_the_short_help_is_counted(monkeypatch, capsys):
 @pytest.mark.parametrize(
     "words, told",
     [
-        ("run --epoch 5", "coteach run has no flag --epoch (did you mean '--epochs'?)"),
-        ("run --epoch=5", "coteach run has no flag --epoch (did you mean '--epochs'?)"),
-        ("audit --image photos", "coteach audit has no flag --image (did you mean '--images'?)"),
-        ("audit --rate 0.2", "coteach audit has no flag --rate (did you mean '--noise-rate'?)"),
-        ("run --no-leger", "coteach run has no flag --no-leger (did you mean '--no-ledger'?)"),
+        ("run --epoch 5", "there is no flag --epoch (did you mean '--epochs'?)"),
+        ("run -epochs 5", "there is no flag -epochs (did you mean '--epochs'?)"),
+        ("run --epoch=5", "there is no flag --epoch (did you mean '--epochs'?)"),
+        ("audit --image photos", "there is no flag --image (did you mean '--images'?)"),
+        ("audit --rate 0.2", "there is no flag --rate (did you mean '--noise-rate'?)"),
+        ("run --no-leger", "there is no flag --no-leger (did you mean '--no-ledger'?)"),
         ("audt --images photos", "there is no command 'audt' (did you mean 'audit'?)"),
         ("--images photos", "there is no command '--images'"),
     ],
@@ -322,9 +357,6 @@ def test_a_misspelt_flag_is_one_line_with_the_nearest_name(words, told, capsys):
 
 def test_a_command_needs_no_flags():
     assert cli.parsed(["run"]) == Experiment()
-    with pytest.raises(SystemExit) as stop:
-        cli.parsed(["predict"])
-    assert stop.value.code == 2
 
 
 def test_the_same_words_go_with_every_command():
@@ -335,6 +367,7 @@ def test_the_same_words_go_with_every_command():
     assert cli.parsed(["run", "--module", "mlp", "--seed", "3"]) == Experiment(network="mlp", seeds=(3,))
     assert cli.parsed(["demo", "--seed", "3"]).seeds == (3,)
     assert cli.parsed(["audit", "--seeds", "3"]).seed == 3
+    assert cli.parsed(["run", "--learning-rate", "0.1"]).lr == 0.1
     assert cli.parsed(["run", "--data_dir", "here"]).data_dir == Path("here")
     assert not cli.parsed(["run", "--no-ledger"]).ledger
 
@@ -374,6 +407,12 @@ def test_a_signal_that_python_drops_comes_again_and_wakes_a_call_that_waits(sign
     assert stop.value.code == code
     assert len(after) == 1
     assert time.monotonic() - began < 2
+
+
+def test_without_a_bar_nothing_is_drawn(capsys):
+    with progress_bars():
+        pass
+    assert capsys.readouterr().out == ""
 
 
 def test_a_bar_says_what_is_left_of_epochs_that_take_minutes():

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 import coteach
 import parallel_work
-from coteach.cli import completed, main
+from coteach.cli import main, parsed
 from coteach.paper import measured, reproduce, running
+from coteach.paper.running import LOCAL_RAY
 from coteach.runs import checkpoint, parallel
+from coteach.runs.experiment import IN_RUN_FOLDER
 from coteach.runs.folder import locked
 from grid_cases import cell, contents, epochs_logged, two_stacks
 from run_cases import silent
@@ -382,9 +384,11 @@ def test_without_ray_it_is_said_how_to_get_it(monkeypatch):
 
 
 def test_flags_that_may_stand_alone(tmp_path, capsys):
-    assert completed("reproduce mnist --ray".split()) == "reproduce mnist --ray local".split()
-    assert completed("reproduce mnist --ray --all".split()) == "reproduce mnist --ray local --all".split()
-    assert completed("reproduce mnist --ray a:1 --all".split()) == "reproduce mnist --ray a:1 --all".split()
+    assert parsed("reproduce mnist --ray".split()).ray == LOCAL_RAY
+    alone = parsed("reproduce mnist --ray --all".split())
+    assert (alone.ray, alone.all) == (LOCAL_RAY, True)
+    assert parsed("reproduce mnist --ray a:1 --all".split()).ray == "a:1"
+    assert parsed("run --tensorboard".split()).tensorboard == IN_RUN_FOLDER
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", "--ray", "mnist", "--out", str(tmp_path)])
     assert stop.value.code == 2

@@ -74,10 +74,14 @@ def test_a_file_is_written_once(saved, tmp_path, capsys):
 
 def test_wrong_use_gets_one_sentence_and_code_2(saved, tmp_path, capsys):
     model, new = tmp_path / "model.safetensors", tmp_path / "new.npz"
-    assert "there is no nothing: give the folder of an audit, or a model file." in refused(capsys, "nothing", new)
+    assert "nothing does not exist: give the folder of an audit, or a model file." in refused(
+        capsys, "nothing", new
+    )
     assert "no new data are given: name files after the model." in refused(capsys, model)
     (tmp_path / "empty").mkdir()
-    assert "holds no model.safetensors: give the folder of an audit" in refused(capsys, tmp_path / "empty", new)
+    assert "holds no model.safetensors: give a model file, or the folder of an audit" in refused(
+        capsys, tmp_path / "empty", new
+    )
     assert "is not a file: give tables or npz files" in refused(capsys, model, tmp_path / "no.npz")
     np.savez(tmp_path / "narrow.npz", x=np.eye(3))
     assert "3 features" in refused(capsys, model, tmp_path / "narrow.npz")
@@ -125,7 +129,7 @@ def test_the_folder_of_an_audit_labels_tables_and_images(tmp_path, capsys):
     assert len(rows) == 41
     assert rows[-1]["file"].endswith("1.png")
     assert {row["predicted"] for row in rows} <= {"0", "1"}
-    assert "there is no nowhere: give images, or folders of them." in refused(capsys, tmp_path / "b", "nowhere")
+    assert "nowhere does not exist: give images, or folders of them." in refused(capsys, tmp_path / "b", "nowhere")
 
 
 @pytest.fixture
@@ -176,7 +180,7 @@ def test_labels_are_not_printed_as_numbers_of_their_characters(tmp_path, monkeyp
 def test_nothing_is_written_through_a_link(saved, tmp_path, capsys):
     (tmp_path / "link").symlink_to("outside")
     words = [tmp_path / "model.safetensors", tmp_path / "new.npz", "--out", tmp_path / "link"]
-    assert "link is a link, where a file is to be" in refused(capsys, *words)
+    assert "link is a link, where a file should be" in refused(capsys, *words)
     assert not (tmp_path / "outside").exists()
 
 

@@ -65,6 +65,12 @@ def test_a_run_is_read_with_all_it_has(tmp_path):
     assert not read_run(write_run(tmp_path / "clean", noise="none")).truth_known
 
 
+def test_a_run_may_have_any_seed_that_an_experiment_takes(tmp_path):
+    run = read_run(write_run(tmp_path / "run", seeds=(-1, 2**62)))
+    assert {row["seed"] for row in run.rows} == {row["seed"] for row in run.losses or []} == {-1, 2**62}
+    assert sorted(run.opinions) == [-1, 2**62]
+
+
 def test_a_run_without_a_ledger_is_none_the_worse(tmp_path):
     run = read_run(write_run(tmp_path / "run", ledger=False))
     assert run.losses is None

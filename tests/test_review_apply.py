@@ -207,11 +207,11 @@ def test_changed_files_of_the_audit_are_noticed(audit, capsys):
 
 
 def test_what_is_no_file_of_decisions_is_refused(audit, capsys):
-    assert "there is no nowhere.csv: is it still in your downloads?" in refused("--apply nowhere.csv", capsys)
+    assert "nowhere.csv does not exist: is it still in your downloads?" in refused("--apply nowhere.csv", capsys)
     assert "not a file" in refused("--apply runs", capsys)
     os.mkfifo("pipe.csv")
     assert "not a file" in refused("--apply pipe.csv", capsys)
-    assert "no column" in refused("--apply runs/audit/suspects.csv", capsys)
+    assert "suspects.csv holds no decisions" in refused("--apply runs/audit/suspects.csv", capsys)
     Path("odd.csv").write_bytes(b"id,given,decision,label,audit\n\x81,a,keep,a,0\n")
     assert "UTF-8" in refused("--apply odd.csv", capsys)
     Path("short.csv").write_bytes(b"id,given,decision,label,audit\n1,a,keep\n")

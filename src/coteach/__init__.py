@@ -2,9 +2,9 @@
 
 Where to start:
 
-- `RobustClassifier`: a scikit-learn classifier for labels of your own; it also tells which are wrong.
-- `Pair`, `Selection` and `Ledger`: two networks, the rule and the memory, for a training loop of your own.
-- `run(Experiment(...))`: compare methods on public data, as the command `coteach run` does.
+- `RobustClassifier`: a scikit-learn classifier for your own labels; it also says which ones look wrong.
+- `Pair`, `Selection` and `Ledger`: two networks, the rule and the memory, for your own training loop.
+- `run(Experiment(...))`: compare methods on public data, like the command `coteach run`.
 
 The public names are loaded when they are first used, so that `import coteach` is quick.
 """

@@ -62,7 +62,7 @@ def refuse_other_than_file(path: Path) -> None:
     """Raise a ValueError if a link, a folder or a pipe is where a file is to be written."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         kind = "a link" if path.is_symlink() else "a folder" if path.is_dir() else "no regular file"
-        raise ValueError(f"{path} is {kind}, where a file is to be: remove it, or choose another place.")
+        raise ValueError(f"{path} is {kind}, where a file should be: remove it, or choose another place.")
 
 
 def refuse_place(path: Path, usual_name: str) -> None:

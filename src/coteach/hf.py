@@ -34,34 +34,35 @@ NEW_COLUMNS = ("label_quality", "suggested_label")
 
 
 class CoteachCallback(TrainerCallback):
-    """What a `Trainer` lacks: the rule, the noise rate's schedule, and the ledger.
+    """Adds a method to Hugging Face's `Trainer`: the rule, the schedule of the noise rate, and the ledger.
 
-    Give it as `callbacks=[callback]`, and its parts as `compute_loss_func=callback.loss`,
-    `data_collator=callback.collator(…)` and, for a pair, `preprocess_logits_for_metrics=callback.ensemble`. The
-    training set comes from `with_index`. The model is a `coteach.Pair`, or one model for a method of one network.
+    Pass it as `callbacks=[callback]`, and its parts as `compute_loss_func=callback.loss`,
+    `data_collator=callback.collator(…)` and, for a pair, `preprocess_logits_for_metrics=callback.ensemble`. Make
+    the training set with `with_index`. The model is a `coteach.Pair`, or a single model for a method with one
+    network.
 
-    It sets `remove_unused_columns=False`, since a Trainer would drop the index; the collator drops the other
-    columns that the model does not take. It clips the gradients of a pair network by network, and where it cannot,
-    warns.
+    It sets `remove_unused_columns=False`, because a Trainer would drop the index. The collator drops the other
+    columns that the model does not take. The gradients of a pair are clipped separately for each network; if that
+    cannot be done, a warning says so.
 
     Parameters
     ----------
     method : str
-        As that of `coteach.Selection`.
+        As for `coteach.Selection`.
     noise_rate : float or "auto"
-        The share of wrong labels; "auto" learns it on the way.
+        The share of wrong labels; "auto" estimates it during the training.
     classes : sequence of str, optional
-        What the ledger calls the classes; by default the names in the training set's `ClassLabel`.
+        Names of the classes in the ledger; by default those in the training set's `ClassLabel`.
     **options
-        `ramp` and `warmup` in steps of the optimiser, `loss`, `keep_per_class` and `window`: those of
+        `ramp` and `warmup` in steps of the optimiser, `loss`, `keep_per_class` and `window`, as for
         `coteach.Selection`.
 
     Attributes
     ----------
     selection : Selection
-        Once a training has begun.
+        Set when a training begins.
     ledger : Ledger
-        Likewise: what the networks thought of each label.
+        Set when a training begins: what the networks thought of each label.
 
     Examples
     --------
@@ -90,14 +91,14 @@ class CoteachCallback(TrainerCallback):
     # ---- what the Trainer is given ------------------------------------------------------------------------------
 
     def loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-        """As `compute_loss_func`: while training the selection's loss, while evaluating that of the ensemble.
+        """For `compute_loss_func`: the selection's loss in training, the ensemble's loss in evaluation.
 
         Parameters
         ----------
         outputs : whatever the model returns, with logits
         labels : tensor of shape (B,)
         num_items_in_batch : int, optional
-            The samples of a whole step, where gradients are accumulated or several devices train.
+            The samples of a whole step, if gradients are accumulated or several devices train.
 
         Examples
         --------
@@ -123,7 +124,7 @@ class CoteachCallback(TrainerCallback):
         return loss if num_items_in_batch is None else loss * len(labels) / num_items_in_batch
 
     def ensemble(self, logits: Tensor, labels: Tensor | None = None) -> Tensor:
-        """As `preprocess_logits_for_metrics`: both networks' opinion (2, B, C) as one (B, C), in logarithms.
+        """For `preprocess_logits_for_metrics`: the log of the networks' mean probabilities, (B, C) from (2, B, C).
 
         Parameters
         ----------
@@ -138,12 +139,12 @@ class CoteachCallback(TrainerCallback):
         return logits if logits.dim() == 2 else mean_probabilities(logits.float()).log()
 
     def collator(self, inner: Callable[[list], dict] | None = None) -> "IndexCollator":
-        """As `data_collator`: puts samples together as `inner` does, and hands their numbers on.
+        """For `data_collator`: collates samples as `inner` does, and keeps their numbers.
 
         Parameters
         ----------
         inner : callable, optional
-            Such as `DataCollatorWithPadding(tokenizer)`; by default transformers' own.
+            A collator such as `DataCollatorWithPadding(tokenizer)`; by default transformers' own.
 
         Examples
         --------
@@ -159,14 +160,14 @@ class CoteachCallback(TrainerCallback):
         Parameters
         ----------
         dataset : datasets.Dataset
-            As trained on, with its index; it may have been shuffled or filtered since.
+            The data set that was trained on, with its index; it may have been shuffled or filtered since.
         label : str
-            The column of the labels, whose names the suggested ones get.
+            The column of the labels; suggested labels get the same names.
 
         Returns
         -------
         dataset : datasets.Dataset
-            `label_quality` is from 0 (wrong, in the eyes of the networks) to 1. A sample that was never dealt has
+            `label_quality` is from 0 (wrong, in the eyes of the networks) to 1. A sample that was never seen has
             no suggested label.
 
         Examples
@@ -333,7 +334,7 @@ class IndexCollator:
 
 
 def with_index(dataset: Any) -> Any:
-    """The data set with each sample's number as the column, or entry, `index`.
+    """Add each sample's number to a data set, as the column or entry `index`.
 
     Parameters
     ----------

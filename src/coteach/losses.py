@@ -1,7 +1,7 @@
-"""The loss of every sample: logits_NRBC and target_NRB in, loss_NRB out.
+"""Losses that return one number per sample: logits_NRBC and target_NRB in, loss_NRB out.
 
 Any of them goes with any rule. Shapes: N networks, R runs, B samples, C classes; leading axes may be absent.
-The examples are of two samples, one whose label a network believes and one whose it does not:
+The examples have two samples: the network believes the label of the first, and not that of the second.
 
 >>> logits, target = torch.tensor([[2.0, 0.0, 0.0], [2.0, 0.0, 0.0]]), torch.tensor([0, 1])
 """

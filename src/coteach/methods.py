@@ -1,7 +1,7 @@
 """Every method as a sequence of phases: who learns from what, with which loss, in which epochs.
 
 `METHODS` drives the tests: a method added here is tested by being here. (Its line for `--help` is in names.py.)
-One of your own joins them by `register_method`, a loss by `register_loss`.
+`register_method` adds your own, `register_loss` a loss.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ def mean_of_a_tenth(picked_NRB: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Phase:
-    """Some epochs of one rule and one loss; nothing in it asks for the epoch.
+    """A range of epochs with one rule and one loss, the same in each of them.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ class Phase:
     weigh : callable
         picked_NRB → weight_NRB; by default the mean over the samples picked.
     own_labels : bool
-        A network hands on its own predictions as labels (Co-training).
+        A network passes its own predictions on as labels (Co-training).
     rescue : bool
-        The authors' way out of a batch without disagreement (row 3).
+        What the authors' code does with a batch without disagreement (row 3).
     corrected_by : {"estimated", "known"}, optional
-        Start afresh, with the loss corrected by this Q.
+        Train new networks, with the loss corrected by this Q.
     divided : bool
         All samples are learnt, with labels that the networks refine or guess (DivideMix).
 
@@ -93,7 +93,7 @@ class Method:
     views : bool
         Each network sees its own half of every sample.
     in_rounds : bool
-        Not by a rule: iterative.py trains it.
+        The method has no rule; iterative.py trains it in rounds.
 
     Examples
     --------
@@ -253,7 +253,7 @@ METHODS: dict[str, Method] = {
 
 
 def register_method(method: Method, meaning: str = "of your own") -> Method:
-    """Make a method known by its name: to Experiment, RobustClassifier and `coteach.METHODS`, in this process.
+    """Add your own method: Experiment, RobustClassifier and `coteach.METHODS` then know it, in this process.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def register_method(method: Method, meaning: str = "of your own") -> Method:
 
 
 def register_loss(name: str, loss: Loss, meaning: str = "of your own") -> Loss:
-    """Make a loss known by its name: it goes with every method, as `loss=name`, in this process.
+    """Add your own loss: every method then takes it as `loss=name`, in this process.
 
     Parameters
     ----------

@@ -16,6 +16,8 @@ class Flag:
     metavar: str
     default: str
     text: str | None = None  # else the docstring of the field
+    placed: bool = False  # known by its place, without a flag before it
+    alone: str | None = None  # the value of a flag that stands alone; others need one
 
 
 @dataclass(frozen=True)

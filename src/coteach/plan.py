@@ -34,13 +34,13 @@ class Plan:
     ramp : int
         E_k, over which λ falls to 1 - τ.
     keep_type : {1, 2}
-        λ stays there, or goes on falling until …
+        1: λ stays at 1 - τ. 2: it falls further, until `horizon`.
     horizon : int
-        … E_max.
+        E_max.
     optimizer : str or class
         "adam", "sgd", the name of another in `torch.optim`, or a class like those.
     optimizer_options : tuple of (str, value)
-        Of any optimiser but "adam" and "sgd".
+        Options of an optimiser other than "adam" and "sgd".
     lr, momentum, weight_decay : float
         Learning rate at the start; momentum of "sgd".
     nesterov : bool
@@ -48,15 +48,16 @@ class Plan:
     decoupled_decay : bool
         The weights shrink by the learning rate times `weight_decay`, apart from their gradient.
     one_cycle : float
-        Share of all steps over which the learning rate rises to `lr`, before it falls to zero; 0: by epochs, …
+        Share of all steps over which the learning rate rises to `lr`, before it falls to zero. With 0 the rate
+        follows `milestones` or `decay_start`.
     decay_start : int
-        … it falls linearly from this epoch on …
+        Epoch from which the learning rate falls linearly.
     milestones : tuple of int
-        … or, if given, is divided by ten after each.
+        Epochs after each of which the learning rate is divided by ten instead.
     loss : str, optional
         A name in `coteach.LOSSES`; by default the method's own.
     warmup_loss : str, optional
-        Of the warm-up, whether or not the method does anything else in it; by default `loss`.
+        The loss of the warm-up, for any method; by default `loss`.
     label_smoothing : float
         Share of a label that is spread over all classes, in what is learnt; losses are compared without it.
     mixup : float
@@ -68,14 +69,14 @@ class Plan:
     cutout : int
         Side of the square that is blanked in each image; 0 for none.
     weak_selection : bool
-        Losses are compared on images that are not cut, though cut ones are learnt: one more forward pass.
+        Compare losses on images that are not cut, and learn cut ones: one more forward pass.
     strong_view : int
-        Random changes of colour and shape that make a strong view of an image; 0 for none. Losses are compared on
-        the weak view, and the strong one is learnt: one more forward pass.
+        How many random changes of colour and shape make a strong view of an image; 0 for none. Losses are compared
+        on the weak view, and the strong one is learnt: one more forward pass.
     mixture : bool
         After the warm-up, two Gaussians over the losses of all samples tell which labels are right, not λ(e).
     guess_weight : float
-        λ_u: how much guesses of all networks count that are learnt for samples whose labels are not; 0 for none.
+        λ_u: weight of the classes that the networks guess for samples whose labels are not learnt; 0 for none.
     guess_ramp : int
         Epochs after the warm-up over which that weight rises from 0; 0 for at once.
     temperature : float, optional
@@ -95,10 +96,10 @@ class Plan:
     keep_per_class : bool
         Keep λ(e) of each given class, not of all samples together.
     estimate_epochs : int, optional
-        Of F-correction's first training; by default as many as the second has.
+        Epochs of F-correction's first training; by default as many as the second has.
     held_out : float
-        Share of the samples that is not learnt from. The weights of the epoch count whose loss on these given
-        labels is the lowest, of all networks together; 0 for the weights of the last epoch.
+        Share of the samples that is not learnt from. Their given labels choose the epoch whose weights are kept:
+        the one with the lowest loss over all networks. 0 keeps the weights of the last epoch.
     fidelity : Fidelity
         Which of the authors' readings differ from the paper's.
 

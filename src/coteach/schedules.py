@@ -1,4 +1,4 @@
-"""What changes with the epoch e = 1, 2, … or with the step: the share kept, the learning rate, Adam's β1.
+"""Values that change with the epoch e = 1, 2, … or with the step: the share kept, the learning rate, Adam's β1.
 
 The flags pick the reading of the authors' code where it differs from the paper (docs/fidelity.md).
 """

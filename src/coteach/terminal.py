@@ -5,12 +5,14 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -25,6 +27,18 @@ def open_page(path: Path) -> None:
         console.print("no browser was found: open the file in one.", markup=False)
 
 
+class LazyProgress(Progress):
+    """Draws nothing before its first bar, not even an empty line."""
+
+    def add_task(self, *words: Any, **more: Any) -> TaskID:
+        self.start()
+        return super().add_task(*words, **more)
+
+    def stop(self) -> None:
+        if self.live.is_started:
+            super().stop()
+
+
 @contextmanager
 def progress_bars(where: Console = console) -> Iterator[Progress]:
     columns = (
@@ -37,5 +51,8 @@ def progress_bars(where: Console = console) -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     # by all epochs: usually those of half a minute count, and where each takes longer there would be no estimate
-    with Progress(*columns, console=where, speed_estimate_period=math.inf) as progress:
+    progress = LazyProgress(*columns, console=where, speed_estimate_period=math.inf)
+    try:
         yield progress
+    finally:
+        progress.stop()

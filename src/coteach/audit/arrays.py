@@ -53,6 +53,8 @@ def load_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, np.ndarray]:
     """The three arrays, or those of them that are there; raises a ValueError if one that is needed is not."""
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a file: give one that np.savez wrote.")
+    if path.exists() and not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is no npz file: write one with np.savez(path, x=features, y=labels).")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             check_expansion(arrays.zip, path.stat().st_size)

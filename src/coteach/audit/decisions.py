@@ -82,6 +82,8 @@ def read_cells(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     table = read_csv(path)
     if table.skipped:
         raise ValueError(f"{path}, {table.skipped[0].where}, has {table.skipped[0].why}: export it again.")
+    if columns == DECISION_COLUMNS and not set(columns) <= set(table.columns):
+        raise ValueError(f"{path} holds no decisions: give the file that the page in the browser exported.")
     return list(zip(*(table.column(name, path) for name in columns), strict=True))
 
 

@@ -41,7 +41,7 @@ def chosen_image_encoder(folder: Path, given: str) -> ChosenEncoder:
 def note_on_encoder(choice: ChosenEncoder, otherwise: str) -> str:
     if choice.name == "none":
         return f"{otherwise}: {choice.why}"
-    return f"features by {choice.name}: {choice.why}; --encoder none goes without"
+    return f"features by {choice.name}: {choice.why}; --encoder none learns without it"
 
 
 def cache_beside(source: Path) -> Path:

@@ -55,7 +55,7 @@ def encode(
     cache: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> np.ndarray:
-    """Features of images or texts, made by a network that is not trained any more.
+    """Turn images or texts into features with a pretrained network.
 
     Parameters
     ----------
@@ -63,20 +63,20 @@ def encode(
         Images as an array of shape (M, height, width), (M, 1 or 3, height, width) or (M, height, width, 3), with
         pixels from 0 to 255, or from 0 to 1 if they are floats; image files as `pathlib.Path`; or texts.
     encoder : str or callable
-        auto takes what is installed: efficientnet-lite0 for images, wordllama for texts. A .safetensors file,
-        package.module:function, timm:NAME, hf:NAME or st:NAME are other choices. A module gets float batches
-        (B, 3, size, size) from 0 to 255, another callable the same as an array, or a list of texts. Either returns
-        (B, F).
+        "auto" takes what is installed: efficientnet-lite0 for images, wordllama for texts. Other choices are a
+        .safetensors file, package.module:function, timm:NAME, hf:NAME or st:NAME. A torch module gets batches
+        (B, 3, size, size) of floats from 0 to 255. Any other callable gets such a batch as an array, or a list of
+        texts. It returns (B, F).
     size : int, optional
-        Pixels to which images are brought; the encoder's own by default.
+        Width and height to which images are resized, in pixels; by default the encoder's own.
     batch_size : int
         Samples that go through the encoder together.
     device : str
         auto, cpu, cuda or cuda:1.
     cache : path, optional
-        Folder in which features are kept, to be found again by what a sample holds.
+        Folder that keeps the features; samples with the same content are not encoded again.
     progress : function
-        Called with the number of samples that are done, and of all.
+        Called with the number of samples done and the number of all.
 
     Returns
     -------

@@ -37,6 +37,7 @@ from coteach.turns import modules_from_here
 Learner = RobustClassifier | SelectiveTrainingClassifier
 HIGH_NOISE_RATE = 0.3  # share of wrong labels that is doubtful in itself
 MOST_LIKELY = 5  # classes that a person may choose by a key
+MOST_DOUBTED = 5  # classes that a note names
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,18 +100,14 @@ def new_classifier(module: str | None, device: str, **settings: Any) -> RobustCl
     return classifier
 
 
-def learner_for(asked: str, samples: LabelledSamples, network_flags: Sequence[str]) -> tuple[str, str]:
-    """The learner, and why: what is asked for, or what suits the features."""
+def learner_for(asked: str, samples: LabelledSamples, network_flags: Sequence[str]) -> str:
+    """What is asked for, or what suits the features."""
     if asked != "auto":
         if asked != "network" and samples.x.ndim != 2:
             raise ValueError(f"--learner {asked} learns from features, not from pixels: give --encoder, too.")
-        return asked, "as asked"
-    if network_flags:
-        return "network", f"since --{network_flags[0].replace('_', '-')} is about networks"
-    encoder = samples.settings.get("encoder", "none")
-    if samples.x.ndim == 2 and (encoder != "none" or samples.settings.get("embeddings")):
-        return "linear", "on features of a trained network a linear model is as good, and takes seconds"
-    return "network", "there are no features of a trained network"
+        return asked
+    of_network = samples.settings.get("encoder", "none") != "none" or samples.settings.get("embeddings")
+    return "linear" if samples.x.ndim == 2 and of_network and not network_flags else "network"
 
 
 def selective_classifier(learner: str, **settings: Any) -> SelectiveTrainingClassifier:
@@ -211,14 +208,14 @@ def note_on_high_estimate(classifier: Learner) -> list[str]:
 
 
 def notes_on_doubted_classes(y_M: np.ndarray, suspects: Suspects) -> list[str]:
-    """A note for each class that is doubted as a whole."""
+    """One note, if there are classes that are doubted as a whole."""
     classes, counts = np.unique(y_M, return_counts=True)
     doubted = [int((suspects.given == c).sum()) for c in classes]
-    return [
-        f"{d} of the {n} samples of class {shown(str(c))} are suspects, which leaves few of it in cleaned.csv"
-        for c, n, d in zip(classes, counts, doubted, strict=True)
-        if 2 * d > n
-    ]
+    most = [f"{shown(str(c))} ({d} of {n})" for c, n, d in zip(classes, counts, doubted, strict=True) if 2 * d > n]
+    more = f" and {len(most) - MOST_DOUBTED} more" if len(most) > MOST_DOUBTED else ""
+    some = ", ".join(most[:MOST_DOUBTED])
+    note = f"cleaned.csv has little left of classes most of whose samples are suspects: {some}{more}"
+    return [note] if most else []
 
 
 def probabilities_of(classifier: Learner, samples: LabelledSamples, suspects: Suspects) -> np.ndarray:

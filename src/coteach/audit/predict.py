@@ -28,7 +28,7 @@ def load_model(model: Path, module: str | None, device: str) -> tuple[Model, Pat
     path = model / USUAL_NAME if model.is_dir() else model
     if model.is_dir() and not path.is_file():
         raise ValueError(
-            f"{model} holds no {USUAL_NAME}: give the folder of an audit, but not one with trees, or a model file."
+            f"{model} holds no {USUAL_NAME}: give a model file, or the folder of an audit without --learner trees."
         )
     beside = path.parent / ENCODING_FILE
     folder = path.parent if model.is_dir() or beside.is_symlink() or beside.exists() else None
@@ -71,7 +71,7 @@ def images_in(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise ValueError(f"there is no {path}: give images, or folders of them.")
+        raise ValueError(f"{path} does not exist: give images, or folders of them.")
     skipped: list[Skipped] = []
     found = sorted(files_below(path, path, skipped))
     for one in skipped:

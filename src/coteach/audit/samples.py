@@ -142,7 +142,8 @@ def without_lone_classes(samples: LabelledSamples) -> LabelledSamples:
     lone = counts[class_of] == 1
     if lone.sum() * 2 > len(samples):
         raise ValueError(
-            f"{lone.sum()} of {len(samples)} {samples.what} have a label that no other has: these are no classes."
+            f"{lone.sum()} of {len(samples)} {samples.what} have a label that no other has: "
+            "give labels that several share."
         )
     if not lone.any():
         return samples

@@ -51,79 +51,81 @@ ROUTED = ("module__", "optimizer__")
 
 
 class RobustClassifier(ClassifierMixin, BaseEstimator):
-    """Train one or two networks on labels of which some are wrong.
+    """A scikit-learn classifier that trains one or two networks on partly wrong labels.
 
     Parameters
     ----------
     method : str
-        A name in `coteach.METHODS`, except "f_correction_known" and "iterative": those are for `coteach run`,
-        since they ask for what nobody has of their own data.
+        A name in `coteach.METHODS`. "f_correction_known" and "iterative" are only for `coteach run`: they need
+        what nobody knows of their own data.
     loss : str, optional
-        A name in `coteach.LOSSES`; by default the method's own. Of "coteaching" that is cross-entropy under the
-        modern recipe. Under the paper's it is cross-entropy for the warm-up, then "softmax_twice": this keeps a
-        small network's knowledge from being spoilt by the wrong labels.
+        A name in `coteach.LOSSES`; by default the method's own. For "coteaching" the modern recipe uses
+        cross-entropy. The paper's recipe uses cross-entropy for the warm-up and "softmax_twice" after it, which
+        keeps wrong labels from spoiling what a small network knows.
     recipe : {"auto", "paper", "modern"}
-        Where defaults come from. "modern" is for images: a fast network that learns shifted, mirrored and cut
-        images by SGD, with one cycle of the learning rate and averaged weights. "paper" has small networks and
-        Adam. "auto" is modern for images from 16×16 pixels on, unless you bring a module.
+        Sets the defaults. "modern" is for images: a fast network learns shifted, mirrored and cut images by SGD,
+        with one cycle of the learning rate and averaged weights. "paper" uses small networks and Adam. "auto" is
+        modern for images of at least 16×16 pixels, unless you bring a module.
     module : None, str, class, factory or torch.nn.Module
-        None: "fast_cnn" for images under the modern recipe, else an MLP for tables and small images, a CNN for
-        images of 32×32, a ResNet from 64×64 on. A name in `coteach.networks.NETWORKS`. A class or factory is
-        called with those of `n_features`, `n_inputs`, `n_classes`, `n_outputs`, `shape` and `channels` that it has
-        arguments for. Of an instance every network is a copy with new initial weights, apart from frozen layers;
-        of a `transformers` model only the head is new. Its input are float32 samples as `inputs` returns them, its
-        output logits. A `transformers` model takes `input_ids` and their masks from a data set of dicts.
+        The network. None chooses one: "fast_cnn" for images under the modern recipe; otherwise an MLP for tables
+        and small images, a CNN from 32×32 and a ResNet from 64×64 pixels on. A string is a name in
+        `coteach.networks.NETWORKS`. A class or factory is called with those of `n_features`, `n_inputs`,
+        `n_classes`, `n_outputs`, `shape` and `channels` that it has arguments for. An instance is copied for
+        every network, with new initial weights except in frozen layers; a `transformers` model gets only a new
+        head. The network takes float32 samples as `inputs` returns them, and returns logits. A `transformers`
+        model takes `input_ids` and their masks from a data set of dicts.
     noise_rate : float or "auto"
-        The share of wrong labels, as the method is to believe it. "auto" estimates it first by five more
-        trainings of one network. Under the modern recipe these are short: together two fifths of the work of the
-        training itself, or more if there are few samples. Else they take two to four times that work. With noisy
-        `validation_data` it tries eight rates, each a whole training.
+        The share of wrong labels that the method assumes. "auto" first estimates it, by training one network
+        five more times. Under the modern recipe these trainings are short: together two fifths of the work of
+        the training itself, or more if there are few samples. Otherwise they take two to four times that work.
+        With noisy `validation_data` it tries eight rates, each with a whole training.
     epochs : int, optional
         By default 40 under the modern recipe, else 20.
     batch_size : int, optional
-        By default 128, and less where there are so few samples that an epoch would have under 16 steps. Under the
-        modern recipe up to 1,024, for about 48 steps.
+        By default 128, and less if an epoch would otherwise have fewer than 16 steps. The modern recipe takes up
+        to 1,024, for about 48 steps an epoch.
     lr : float, optional
         Learning rate, by default 0.001; it falls linearly over the last three fifths of the epochs. Under the
-        modern recipe the highest rate of the cycle, by default 1.5 for a batch of 1,024.
+        modern recipe it is the highest rate of the cycle, by default 1.5 for a batch of 1,024.
     optimizer : str or class, optional
         "adam", "sgd" (with momentum 0.9), the name of another optimiser in `torch.optim`, its class, or a class
-        written like those. On a GPU the first two are the fastest. By default "adam", modern "sgd".
+        written like those. On a GPU the first two are the fastest. The default is "adam", or "sgd" if modern.
     warmup : int, optional
-        Epochs before disagreement counts, by default a fifth of all, modern half; in Co-training the epochs on
-        the given labels, by default three quarters. Also the epochs of `warmup_loss`, by default 10, more if those
-        have fewer than 320 steps, and at most three quarters.
+        Epochs before disagreement counts: by default a fifth of all, or half if modern. In Co-training these are
+        the epochs on the given labels, by default three quarters. `warmup_loss` is used for as many epochs; their
+        default is 10, more if those have fewer than 320 steps, and at most three quarters.
     warmup_loss : str, optional
         Another loss for the epochs of the warm-up.
     ramp : int, optional
-        Epochs until the full share of labels is left out; by default 10, at most half of all; modern three
-        quarters of all.
+        Epochs until the full share of labels is left out. By default 10, but at most half of all; if modern,
+        three quarters of all.
     one_cycle : float, optional
         Share of all steps over which the learning rate rises to `lr`, before it falls to zero; 0 for none. The
-        modern recipe has this, lookahead, decoupled decay, mirror, shift and cutout; otherwise they are off.
+        modern recipe turns on this, lookahead, decoupled decay, mirror, shift and cutout. They are off otherwise.
     lookahead : int, optional
         Steps after which weights return to a moving average of themselves; 0 for never.
     decoupled_decay : bool, optional
         Weights decay apart from their gradients, by `lr` times `optimizer__weight_decay`.
     mirror, shift, cutout : bool, int, int, optional
-        Mirror images half of the time; shift them by so many pixels at most; blank a square with such a side.
-        Where it learns from mirror images, "fast_cnn" also answers with the mean over an image and its mirror.
+        Mirror half of the images; shift them by up to so many pixels; blank a square with sides of so many pixels.
+        If "fast_cnn" learns mirrored images, it also averages its answers over an image and its mirror image.
         The modern recipe does not mirror images of one channel: a digit or letter could become another.
     mixup : float, optional
         α: learn mixtures of two kept samples, with shares from Beta(α, α).
     weak_selection : bool, optional
-        Compare losses on images that are not cut, though cut ones are learnt.
+        Compare losses on images that are not cut, and learn from cut ones.
     label_smoothing : float, optional
         Share of a label that is spread over all classes when it is learnt.
     strong_view : int, optional
-        Random changes of colour and shape of each image that is learnt; losses are compared without them.
+        Learn each image after this many random changes of colour and shape; losses are compared without them.
     mixture : bool, optional
-        After the warm-up, tell right labels by two Gaussians over all losses, not by a share of small ones.
+        After the warm-up, tell right labels by two Gaussians over all losses, instead of keeping a share of small
+        losses.
     guess_weight, guess_ramp, temperature : float, int, float, optional
-        How much is learnt from guesses of the classes of samples that are not picked, after the warm-up; epochs
-        over which that weight rises from zero; guesses are raised to the power 1/temperature, 2 unless given.
+        After the warm-up, also learn guessed classes for the samples that are not picked: with this weight, which
+        rises from zero over `guess_ramp` epochs. Guesses are raised to the power 1/temperature, 2 by default.
     memory_weight, memory_decay : float, float, optional
-        λ and β of ELR, which holds a network to what it thought of a sample before; β is 0.7 unless given.
+        λ and β of ELR, which holds a network to what it thought of a sample before. β is 0.7 by default.
     class_balance : float, optional
         Weight of a penalty on predicting some classes more often than others; for classes of equal sizes.
     confidence_penalty : float, optional
@@ -133,26 +135,25 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     early_stopping : bool
         Stop when the ensemble's accuracy on validation labels has not risen for `patience` epochs, and take the
         networks of the best epoch. These labels may be noisy: wrong ones lower every epoch's accuracy alike. With
-        `one_cycle` no epoch is left out: the learning rate has to fall first.
+        `one_cycle` all epochs are trained, because the learning rate has to fall first.
     validation_fraction : float
-        The share of each class that is held out for early stopping if `fit` is given no `validation_data`.
+        The share of each class that is held out for early stopping if `fit` gets no `validation_data`.
     patience : int
     standardize : bool
-        Give each feature, or channel of images, mean 0 and variance 1; what is subtracted and divided by comes
-        from the training set.
+        Give each feature, or each channel of images, mean 0 and variance 1 in the training set.
     device : str
-        "auto", "cpu", "cuda" or "cuda:1". "auto" takes a CUDA GPU if there is one. Apple's MPS has no float64,
-        which the methods' rates are computed in, and is refused.
+        "auto", "cpu", "cuda" or "cuda:1". "auto" takes a CUDA GPU if there is one. Apple's MPS is refused: it has
+        no float64, which the methods' rates need.
     stream : bool
-        Read the samples of a map-style data set, or of a memory map, anew in every epoch by other processes: for
-        what does not fit into memory, or is different at every reading. Otherwise a data set is read once, into
-        memory.
+        Other processes read the samples of a map-style data set, or of a memory map, anew in every epoch. Use it
+        for data that do not fit into memory, or that change at every reading. Otherwise a data set is read once,
+        into memory.
     random_state : int, RandomState or None
         The same integer gives the same networks, on a CPU to the last bit, also in threads: these take turns.
     verbose : int
         Above 0: a progress bar.
     warm_start : bool
-        Another `fit` goes on with the networks there are, for `epochs` more.
+        Calling `fit` again trains the existing networks for `epochs` more.
     **module__and_optimizer__
         `module__hidden=(64,)` goes to the module as `hidden`, `optimizer__weight_decay=0.01` to the optimiser as
         `weight_decay`.
@@ -161,26 +162,26 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : array of shape (C,)
     networks_ : list of torch.nn.Module
-        In evaluation mode, on the CPU; their input is `inputs(X)`. In Co-training each sees one half of it.
+        In evaluation mode, on the CPU; they take `inputs(X)`. In Co-training each sees one half of it.
     history_ : list of dict
-        What each epoch ended with: training loss, disagreement, samples kept, what went wrong, and
-        `validation_accuracy` and `validation_loss` of the ensemble if there is a validation set.
+        One for each epoch: training loss, disagreement, samples kept, what went wrong, and the ensemble's
+        `validation_accuracy` and `validation_loss` if there is a validation set.
     network_, network_options_ : str or None, dict
-        The network's name if it is one of ours, and what it was made with, such as its width.
+        The network's name if it is one of ours, and its options, such as its width.
     best_epoch_ : int or None
-        With early stopping the epoch of `history_` whose networks were taken.
+        With early stopping, the epoch of `history_` whose networks were taken.
     noise_rate_ : float
         The rate that the method was given.
     noise_estimate_ : NoiseEstimate or None
         With "auto": the rate with its interval, the rate of each class, and the transition matrix.
     label_quality_ : array of shape (M,)
-        How far each label that `fit` was given can be trusted, from 0 (wrong, in the eyes of the networks) to 1: a
-        mean over the epochs, for samples held out from training too.
+        How far each label that `fit` was given can be trusted, from 0 (wrong, in the eyes of the networks) to 1.
+        It is a mean over the epochs, also for samples held out from training.
     given_labels_, suggested_labels_ : arrays of shape (M,)
-        The labels that `fit` was given, and for each the likeliest class that it is not.
+        The labels that `fit` was given, and for each the likeliest other class.
     kept_share_ : array of shape (C,)
-        Of the samples given as each class, the share that was learnt from once the ramp is over, of those that the
-        method had to pick from; nan where it had none. `fit` warns of a rare class below half the average.
+        For each given class: the share learnt after the ramp, among the samples that the method could pick from;
+        nan if there were none. `fit` warns of a rare class below half the average.
     n_features_in_ : int
         The length of the second axis of X, as scikit-learn counts.
     sample_shape_ : tuple of int
@@ -188,7 +189,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     frame_ : FrameColumns or None
         How the columns of a data frame become numbers, if some are categories or have missing values.
     entries_ : Entries or None
-        Of a data set of dicts the names of the entries that make a sample.
+        For a data set of dicts: the names of the entries that make a sample.
 
     Examples
     --------
@@ -295,7 +296,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     # ---- parameters -------------------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All arguments, those routed to the module and the optimiser included.
+        """All arguments, including those for the module and the optimiser.
 
         Parameters
         ----------
@@ -352,14 +353,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (M, F), (M, H, W), (M, H, W, channels) or (M, channels, H, W), or a data set
             Table or images: NumPy, pandas, torch or nested lists, but not sparse. Later X have the same layout.
-            Of a map-style data set, such as torch's, `X[i]` is a sample or (sample, label); see `stream`. Or it is
-            a dict, as of Hugging Face's `datasets`: an array, image, numbers or tokens, and a `label`.
+            A map-style data set, such as torch's, returns a sample or (sample, label) as `X[i]`; see `stream`.
+            It may also return a dict, as Hugging Face's `datasets` do: an array, image, numbers or tokens, and a
+            `label`.
         y : array-like of shape (M,)
-            Given labels: integers, strings or whatever else scikit-learn takes for classes. Only a data set of
-            pairs may go without.
+            Given labels: integers, strings or whatever else scikit-learn takes for classes. Leave it out only for
+            a data set that returns labels too.
         validation_data : (X, y), or data set of pairs, optional
-            To stop early by, and with `noise_rate="auto"` to find the rate by: clean labels are compared with what
-            networks make of noisy ones; noisy labels choose among rates by accuracy.
+            For early stopping, and for `noise_rate="auto"`. Clean labels are compared with what networks make of
+            noisy ones; noisy labels choose among rates by accuracy.
         validation_is_clean : bool
             Whether the labels of `validation_data` are known to be right.
 
@@ -437,7 +439,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (M, ...), or a data set
-            As that of `fit`.
+            As for `fit`.
 
         Returns
         -------
@@ -468,7 +470,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (M, ...), or a data set
-            As that of `fit`.
+            As for `fit`.
 
         Returns
         -------
@@ -489,12 +491,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (M, ...), or a data set
-            As that of `fit`.
+            As for `fit`.
 
         Returns
         -------
         labels : array of shape (M,)
-            Of `classes_`.
+            Values of `classes_`.
 
         Examples
         --------
@@ -514,7 +516,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (M, ...), or a data set
-            As that of `fit`.
+            As for `fit`.
 
         Returns
         -------
@@ -600,12 +602,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         share : float, optional
-            Of all samples; by default the noise rate.
+            The share of all samples to list; by default the noise rate.
 
         Returns
         -------
         suspects : Suspects
-            Its `index`, `given`, `suggested` and `quality` are arrays of one shape, (round(share · M),).
+            Four arrays of round(share · M) values: `index`, `given`, `suggested` and `quality`.
 
         Examples
         --------
@@ -622,10 +624,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     # ---- files ------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write one safetensors file: weights, label quality, and all else as JSON in its header. No pickle.
+        """Write one safetensors file, without pickle: weights, label quality, and all else as JSON in its header.
 
-        A module of your own is not in it, and neither is a RandomState: hand the module to `load` again. Of an
-        optimiser class there is the name, which is enough for those of torch.
+        It does not hold a module of your own, nor a RandomState: pass the module to `load` again. An optimiser
+        class is saved by its name, which is enough for those of torch.
 
         Parameters
         ----------
@@ -645,10 +647,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         files.save_classifier(self, path)
 
     def export_onnx(self, path: str | Path) -> None:
-        """Write the ensemble to an ONNX file, to be run without this library. Needs the extra `onnx`.
+        """Write the ensemble to an ONNX file, which runs without this library. Needs the extra `onnx`.
 
-        Its input "x" is float32 and not standardised: a table as X is, or images of (M, channels, H, W). Its
-        output "probabilities" has the classes in the order of `classes_`.
+        The input "x" is float32 and not standardised: a table like X, or images of shape (M, channels, H, W).
+        The output "probabilities" has the classes in the order of `classes_`.
 
         Parameters
         ----------
@@ -668,13 +670,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path, module: Any = None) -> Self:
-        """Read what `save` wrote, on any device.
+        """Load what `save` wrote, on any device.
 
         Parameters
         ----------
         path : path
         module : class, factory or torch.nn.Module, optional
-            The one it was trained with, if that was your own.
+            The one that it was trained with, if it was your own.
 
         Returns
         -------

@@ -5,7 +5,6 @@ Nothing heavy is imported before a command is known, so that `--help` answers at
 
 import _thread
 import io
-import itertools
 import os
 import platform
 import signal
@@ -17,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
@@ -25,27 +23,25 @@ from coteach import __version__, names
 from coteach.cli.audit import AUDIT_EXAMPLES, Audit, audit_command
 from coteach.cli.data import DATA_EXAMPLES, Data, data_command
 from coteach.cli.demo import DEMO_EXAMPLES, Demo, demo_command
-from coteach.cli.help import command_help, refuse_unknown_flags, with_own_words
-from coteach.cli.parsing import REGISTRY, describe_flags
+from coteach.cli.help import command_help, with_own_words
+from coteach.cli.parsing import read_words
 from coteach.cli.predict import PREDICT_EXAMPLES, Predict, predict_command
 from coteach.cli.report import REPORT_EXAMPLES, Report, report_command
 from coteach.cli.reproduce import REPRODUCE_EXAMPLES, Reproduce, reproduce_command
 from coteach.cli.run import RUN_EXAMPLES, run_command
-from coteach.paper.running import LOCAL_RAY
-from coteach.runs.experiment import IN_RUN_FOLDER, Experiment
+from coteach.runs.experiment import Experiment
 from coteach.signals import handled_between_steps
 
 SIGNALS = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}  # what each is raised by
-VALUE_IF_ALONE = {"--ray": LOCAL_RAY, "--tensorboard": str(IN_RUN_FOLDER)}  # of flags that need none
 
 COMMANDS = {
     "audit": (Audit, "Find the wrong labels in your own images, texts, table or arrays."),
-    "predict": (Predict, "Label new data with the model of an audit, or with one that was saved from Python."),
+    "predict": (Predict, "Label new data with the model of an audit, or with a model saved from Python."),
     "run": (Experiment, "Train one method on one noisy data set."),
     "demo": (Demo, "Compare all methods on handwritten digits with about half of the labels wrong."),
-    "report": (Report, "Show runs on a page that works offline, or draw figures."),
-    "reproduce": (Reproduce, "Measure a figure or table of the paper, and set it beside the known numbers."),
-    "data": (Data, "List the data sets, say which are there, and fetch the ones named."),
+    "report": (Report, "Show runs on a page that works offline, or draw their figures."),
+    "reproduce": (Reproduce, "Measure a figure or table of the paper, and compare it with the known numbers."),
+    "data": (Data, "List the public data sets, or fetch the ones you name."),
 }
 ABOUT = "Train classifiers that survive wrong labels, and find the labels that are wrong."
 
@@ -58,8 +54,6 @@ CARRIED_OUT_BY = {
     Predict: predict_command,
     Data: data_command,
 }
-for each in CARRIED_OUT_BY:
-    describe_flags(each)
 
 # What to type: examples below each help, where the eye is when the rest has scrolled by. At most 80 columns.
 EXAMPLES = {
@@ -188,9 +182,7 @@ def parsed(words: list[str]) -> Any:
     if name not in COMMANDS:
         names.check_name("command", name, COMMANDS)
     kind = COMMANDS[name][0]
-    words = with_own_words(kind, words[1:])
-    refuse_unknown_flags(name, kind, words)
-    return tyro.cli(kind, prog=f"coteach {name}", args=completed(words), registry=REGISTRY)
+    return read_words(name, kind, with_own_words(kind, words[1:]))
 
 
 def print_help(name: str, everything: bool) -> None:
@@ -206,16 +198,6 @@ def print_help(name: str, everything: bool) -> None:
         screen.print(f"usage: coteach COMMAND [flags]\n\n{ABOUT}\n", markup=False)
         screen.print(table)
     print(EXAMPLES[name], end="")
-
-
-def completed(arguments: list[str]) -> list[str]:
-    """With the usual value after each flag that may stand alone."""
-    found = []
-    for word, following in itertools.zip_longest(arguments, arguments[1:], fillvalue="-"):
-        found.append(word)
-        if word in VALUE_IF_ALONE and following.startswith("-"):
-            found.append(VALUE_IF_ALONE[word])
-    return found
 
 
 def note(message: Warning | str, *where: Any, **more: Any) -> None:

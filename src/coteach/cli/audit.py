@@ -45,9 +45,9 @@ examples:
   coteach audit --calibrate decisions-50.csv --out runs/audit
 
 It first says what it read and how long it will take. It writes suspects.csv
-(labels to look at, worst first), cleaned.csv (the others), quality.csv (all),
-review.html (to decide by looking), and the trained model. Your own files stay
-as they are; features are kept in a hidden folder beside them.
+(labels to look at, worst first), cleaned.csv (all others), quality.csv (all),
+review.html (a page to decide on the suspects), and the trained model. Your own
+files stay as they are. Features are kept in a hidden folder beside them.
 """
 
 AUDIT_METHODS = {name: what for name, what in names.METHOD_MEANINGS.items() if name not in names.ONLY_IN_RUNS}
@@ -70,8 +70,8 @@ LEFT_OUT = 30.0  # seconds of the whole, up to which nobody needs a forecast
 class Audit:
     """Find the wrong labels in your own images, texts, table or arrays."""
 
-    images: Annotated[Path | None, Flag("DIR", "none; give this, --table or --npz")] = None
-    """Your images: a folder that has a folder for each class."""
+    images: Annotated[Path | None, Flag("DIR", "none")] = None
+    """Your images: a folder that holds one folder for each class."""
     table: Annotated[Path | None, Flag("FILE", "none")] = None
     """Your table: .csv, .tsv or .parquet. It needs --label."""
     npz: Annotated[Path | None, Flag("FILE", "none")] = None
@@ -83,21 +83,21 @@ class Audit:
     id: Annotated[str | None, Flag("COL", "the row's number")] = None
     """Column of the table that names the rows in the files written."""
     ignore: Annotated[tuple[str, ...], Flag("COL [COL ...]", "none")] = ()
-    """Columns of the table to leave out, such as one made from the label."""
+    """Columns of the table to leave out, such as one that was made from the label."""
     encoder: Annotated[str, Flag("NAME", "auto")] = "auto"
     """Turns images and texts into features: auto, none, efficientnet-lite0, wordllama, timm:NAME, hf:NAME, …"""
     embeddings: Annotated[Path | None, Flag("FILE", "none")] = None
     """Your own features of the images or rows: .npy, or .npz with x and maybe ids."""
     size: Annotated[int | None, Flag("N", "32; the encoder's own if there is one")] = None
-    """Width and height to which images are brought, in pixels."""
+    """Width and height to which images are resized, in pixels."""
     learner: Annotated[Literal["auto", "network", "linear", "trees"], Flag("NAME", "auto")] = "auto"
     """What learns: linear (for features), trees (for tables) or network; auto is linear or network."""
-    method: Annotated[str | None, Flag("NAME", "coteaching", "Rule:" + names.help_list(AUDIT_METHODS))] = None
+    method: Annotated[str | None, Flag("NAME", "coteaching", "Method:" + names.help_list(AUDIT_METHODS))] = None
     loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSS_MEANINGS))] = None
     network: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
-    """Network: a name such as mlp3 or cnn7, or package.module:factory for one of your own."""
+    """Network: a name such as mlp3 or cnn7, or package.module:factory for your own."""
     recipe: Annotated[Literal["paper", "modern"] | None, Flag("NAME", "modern for images, else paper")] = None
-    """Where defaults come from: modern has a network and optimiser of today, paper a small network and Adam."""
+    """Sets the defaults: modern has a modern network and optimiser, paper a small network and Adam."""
     width: Annotated[float | None, Flag("X", "1; 0.25 on a CPU")] = None
     """Width of the modern network: 2 has twice as many channels, 0.5 half as many."""
     mirror: Annotated[Literal["yes", "no"] | None, Flag("{yes,no}", "yes for coloured images if modern")] = None
@@ -117,34 +117,35 @@ class Audit:
     one_cycle: Annotated[float | None, Flag("X", "0.23 if modern, else 0")] = None
     """Share of all steps over which the learning rate rises, before it falls to zero."""
     epochs: Annotated[int | None, Flag("N", "40 if modern, else 20")] = None
-    """Epochs: how often every sample is learnt from."""
+    """Epochs: how often each sample is learnt."""
     noise_rate: Annotated[float | Literal["auto"], Flag("X", "auto")] = "auto"
-    """Share of wrong labels, such as 0.1, if you know it; auto estimates it, a third of the work or more."""
+    """Share of wrong labels, such as 0.1, if you know it; auto estimates it, in a third of the time or more."""
     keep_per_class: bool = False
-    """Trust the same share of each class: for classes of very different sizes."""
+    """Trust the same share of each class; for classes of very different sizes."""
     share: Annotated[float | None, Flag("X", "the noise rate")] = None
-    """Share of the samples to list as suspects, from 0 to 1."""
+    """Share of all samples to list as suspects, from 0 to 1."""
     check: Annotated[int | None, Flag("N", "none")] = None
-    """Write check.html with N samples to look at. --calibrate then says how many labels are wrong."""
+    """Also write check.html with N samples to look at. --calibrate then says how many labels are wrong."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
-    """auto, cpu, cuda or cuda:1."""
+    """Where to train: auto, cpu, cuda or cuda:1."""
     seed: Annotated[int, Flag("N", "0")] = 0
     """The same seed gives the same files, on the same machine."""
     out: Annotated[Path | None, Flag("PATH", "runs/audit, numbered if taken")] = None
-    """Folder to write; must be new or empty. With --apply the folder of the audit."""
+    """Folder to write to; must be new or empty. With --apply and --calibrate: the folder of the audit."""
     open: bool = False
-    """Open the page in the browser. Without data: that of an earlier audit, in --out."""
+    """Open the page in the browser. Without data it opens the page of an earlier audit, in --out."""
     apply: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Train nothing: apply the decisions that the review page exported, and write corrected.csv."""
+    """Do not train: apply the decisions that the review page exported, and write corrected.csv."""
     calibrate: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Train nothing: read the decisions that check.html exported, and say how many labels are wrong."""
+    """Do not train: read the decisions that check.html exported, and say how many labels are wrong."""
 
     @property
     def source(self) -> Path:
         """The one folder or file that is given."""
         given = [path for path in (self.images, self.table, self.npz) if path is not None]
         if len(given) != 1:
-            raise ValueError(f"{len(given) or 'no'} data are given: give one of --images, --table and --npz.")
+            many = "more than one kind of data is" if given else "no data are"
+            raise ValueError(f"{many} given: give one of --images, --table and --npz.")
         return Path(given[0])
 
     @property
@@ -204,7 +205,7 @@ class Audit:
         if self.embeddings is not None and self.encoder != "auto":
             raise ValueError("--embeddings and --encoder both make the features: give one of them.")
         if self.embeddings is not None and not self.embeddings.exists():
-            raise ValueError(f"there is no {self.embeddings}: check the path.")
+            raise ValueError(f"{self.embeddings} does not exist: check the path.")
         if self.encoder not in ("auto", "none") and self.kind != "images" and self.text is None:
             raise ValueError(
                 "--encoder makes features of images and texts: give --images, or --text with --table."
@@ -216,7 +217,7 @@ class Audit:
                 name = f.name.replace("_", "-")
                 raise ValueError(f"--{flag} trains nothing and takes --out alone: leave --{name} out.")
         if not path.exists():
-            raise ValueError(f"there is no {path}: is it still in your downloads?")
+            raise ValueError(f"{path} does not exist: is it still in your downloads?")
 
     def _check_source(self) -> None:
         source = self.source
@@ -225,12 +226,12 @@ class Audit:
         if self.kind == "table" and self.label is None:
             raise ValueError("a table needs --label, the name of the column with the labels.")
         if not source.exists():
-            raise ValueError(f"there is no {source}: check the path.")
+            raise ValueError(f"{source} does not exist: check the path.")
         if not (source.is_dir() if self.kind == "images" else source.is_file()):
-            wanted = "a folder with a folder for each class" if self.kind == "images" else "a file"
-            raise ValueError(
-                f"{source} is not what --{'npz' if self.kind == 'arrays' else self.kind} takes: give {wanted}."
-            )
+            flag = "--npz" if self.kind == "arrays" else f"--{self.kind}"
+            if self.kind == "images":
+                raise ValueError(f"{source} is a file: {flag} takes a folder that has a folder for each class.")
+            raise ValueError(f"{source} is a folder: {flag} takes a file, and --images a folder of images.")
         if self.kind == "arrays" and source.suffix.lower() in TABLE_SUFFIXES:
             what = TABLE_SUFFIXES[source.suffix.lower()]
             raise ValueError(f"{source} is {what}: give it with --table, and --label.")
@@ -288,7 +289,7 @@ def audit_command(audit: Audit) -> None:
         print_line(f"reading {audit.source}")
         samples = usable(read_samples(audit))
         print_samples(samples)
-        learner, why = learner_for(audit.learner, samples, audit.network_flags)
+        learner = learner_for(audit.learner, samples, audit.network_flags)
         if learner != "network":
             classifier = selective_classifier(
                 learner,
@@ -297,7 +298,7 @@ def audit_command(audit: Audit) -> None:
                 random_state=audit.seed,
             )
         if audit.learner == "auto" and learner != "network":
-            print_line(f"note: --learner {learner}, since {why}")
+            print_line("note: linear models learn these features as well as a network, and in seconds")
         called = LEARNERS.get(learner, audit.method or "coteaching")
         for note in notes_beforehand(classifier, samples):
             print_line(f"note: {note}")
@@ -393,10 +394,11 @@ def read_samples(audit: Audit) -> "LabelledSamples":
 
         return read_arrays(audit.source)
     with progress_bars() as bars:
-        task = bars.add_task("reading", total=None, note="", visible=False)
 
         def progress(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total, visible=True)
+            if not bars.task_ids:
+                bars.add_task("reading", note="")
+            bars.update(bars.task_ids[0], completed=done, total=total)
 
         return read_table_rows(audit, progress) if audit.kind == "table" else read_image_folder(audit, progress)
 
@@ -460,8 +462,9 @@ def claimed_folder(wanted: Path | None) -> Iterator[Path]:
             refuse_if_taken(folder)  # by another audit, which was there a moment ago
             yield folder
     except KeyboardInterrupt:
-        files = ", ".join(files_in(folder)) or "nothing"
-        print(f"coteach: stopped; written to {folder}: {files}.", file=sys.stderr)
+        files = ", ".join(files_in(folder))
+        left = f"written to {folder}: {files}" if files else "nothing was written"
+        print(f"coteach: stopped; {left}.", file=sys.stderr)
         raise SystemExit(130) from None
     finally:
         if not was_there:
@@ -559,7 +562,7 @@ def expected_progress(name: str, seconds: float | None) -> Iterator[Callable[[st
     with Progress(TextColumn("{task.description}"), ExpectedBar(), ElapsedColumn(), console=console) as progress:
         task = progress.add_task(name, total=None, seconds=seconds and max(seconds, 1e-3), done=False)
         yield lambda words: progress.update(task, description=words)
-        progress.update(task, done=True)
+        progress.update(task, description=name, done=True)
 
 
 def duration_text(seconds: float) -> str:

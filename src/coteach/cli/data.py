@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
 from rich.markup import escape
 from rich.table import Table
 
@@ -27,10 +26,10 @@ examples:
 class Data:
     """List the data sets, say which are there, and fetch the ones named."""
 
-    names: Annotated[tuple[str, ...], tyro.conf.Positional, Flag("[NAME ...]", "none")] = ()
-    """Data sets to load, downloading what is missing; without a name they are only listed."""
+    names: Annotated[tuple[str, ...], Flag("[NAME ...]", "none", placed=True)] = ()
+    """Data sets to fetch, as far as they are missing; without a name all are only listed."""
     data_dir: Annotated[Path | None, Flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
-    """Folder with the published data files."""
+    """Folder with the downloaded data files."""
 
 
 def data_command(asked: Data) -> None:

@@ -1,6 +1,7 @@
 """`coteach demo`: all methods on scikit-learn's digits, two noises, several seeds."""
 
 import json
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -47,11 +48,11 @@ class Demo:
     """Compare all methods on handwritten digits with about half of the labels wrong."""
 
     out: Annotated[Path | None, Flag("PATH", "runs/demo, numbered if taken")] = None
-    """Folder to write; must be new or empty."""
+    """Folder to write to; must be new or empty."""
     seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1 2 3")] = (1, 2, 3)
     """Seeds of the networks and of the batches, one run each."""
     epochs: Annotated[int | None, Flag("N", "50")] = None
-    """Epochs: how often every sample is learnt from."""
+    """Epochs: how often each sample is learnt."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,16 @@ def demo_command(demo: Demo) -> None:
     out = files.claim_folder(demo.out, Path("runs/demo"))
     todo = variants(seeds, epochs, out)
     console.print(
-        f"{len(todo)} methods, {len(DEMO_NOISES)} noises, {plural(len(seeds))} each, in one process a core"
+        f"{len(todo)} methods, {len(DEMO_NOISES)} noises, {plural(len(seeds))} each, one process for each core"
     )
-    with progress_bars() as progress:
-        bars = Bars(progress, todo)
-        for variant in in_processes(train_variant, todo, bars.show):
-            bars.finish(variant)
+    try:
+        with progress_bars() as progress:
+            bars = Bars(progress, todo)
+            for variant in in_processes(train_variant, todo, bars.show):
+                bars.finish(variant)
+    except KeyboardInterrupt:
+        print(f"coteach: stopped; {what_is_left(out)}.", file=sys.stderr)
+        raise SystemExit(130) from None
     cells = {v.label: [read_finished(e.out) for e in v.experiments if e.out] for v in todo}
     console.print(results_table(cells, len(seeds), min(10, todo[0].experiments[0].plan().epochs)))
     if epochs is not None and epochs < ENOUGH:
@@ -109,6 +114,15 @@ def demo_command(demo: Demo) -> None:
     console.print(
         f"coteach report {out} --open, or with your own labels coteach audit --help", soft_wrap=True, markup=False
     )
+
+
+def what_is_left(out: Path) -> str:
+    """After Ctrl-C: the runs that were finished can be looked at; an empty folder is taken away."""
+    if finished := list(out.glob("*/*/summary.json")):
+        return f"{plural(len(finished), 'run')} of the demo finished: coteach report {out} shows what they found"
+    if not any(out.iterdir()):
+        out.rmdir()
+    return "no run of the demo was finished"
 
 
 def in_figure(label: str) -> str:

@@ -3,12 +3,11 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import Field, fields
 from functools import cache
 from typing import Any
 
-import tyro
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +19,7 @@ from coteach.names import Flag
 GROUPS = {
     "audit": {
         "your data": "images table npz label text encoder embeddings",
-        "how to look": "learner noise_rate check",
+        "how to find them": "learner noise_rate check",
         "files": "out open apply calibrate",
     },
     "run": {
@@ -34,14 +33,14 @@ OTHERS = "everything else"
 FLAG_COLUMNS = 22
 SHORT_TEXTS = {  # names without their meanings
     ("run", "dataset"): "Data set: mnist, cifar10, news, …; coteach data lists all.",
-    ("run", "method"): f"Rule: {', '.join(names.METHOD_MEANINGS)}.",
+    ("run", "method"): f"Method: {', '.join(names.METHOD_MEANINGS)}.",
     ("run", "loss"): f"Loss: {', '.join(names.LOSS_MEANINGS)}.",
     ("run", "noise"): f"Flips of training labels: {', '.join(names.NOISES)}.",
     ("run", "network"): "Network, such as mlp, small_cnn, cnn7, preact_resnet18 or fast_cnn.",
-    ("run", "recipe"): "Where defaults come from: the paper's appendix, or a learner of today.",
+    ("run", "recipe"): "Sets the defaults: the paper's, or modern ones.",
 }
 # Words that mean the same: each is taken for the one that a command has.
-SYNONYMS = {"seed": "seeds", "seeds": "seed", "module": "network", "tau": "noise_rate"}
+SYNONYMS = {"seed": "seeds", "seeds": "seed", "module": "network", "tau": "noise_rate", "learning-rate": "lr"}
 
 
 def command_help(command: str, kind: type, about: str, everything: bool) -> Group:
@@ -52,7 +51,8 @@ def command_help(command: str, kind: type, about: str, everything: bool) -> Grou
     rest = [name for name in flags if name not in named]
     if everything or not grouped:
         grouped[OTHERS if grouped else "flags"] = rest
-    parts: list[Any] = [Text(f"usage: coteach {command} [flags]\n\n{about}")]
+    places = "".join(f"{flag_of(field).metavar} " for field in flags.values() if flag_of(field).placed)
+    parts: list[Any] = [Text(f"usage: coteach {command} {places}[flags]\n\n{about}")]
     for title, group in grouped.items():
         if group:
             parts += [Text(f"\n{title}", "bold"), flag_table(command, kind, group, everything)]
@@ -73,12 +73,19 @@ def flag_table(command: str, kind: type, group: list[str], everything: bool) -> 
         text = look.text or flag_texts(kind).get(name, "")
         default = look.default if look.default else str(field.default)
         if not everything and command in GROUPS:
-            text = SHORT_TEXTS.get((command, name), text.split(". ")[0].removesuffix(".") + ".")
+            text = SHORT_TEXTS.get((command, name), first_sentence(text))
             default = default.split("; ")[0]
-        about = Text(f"{text} ")
-        about.append(f"({default})", "dim")
+        about = Text(text)
+        if default not in ("none", "no"):
+            about.append(f"{'' if text.endswith(chr(10)) else ' '}({default})", "dim")
         table.add_row(Text(f"{spelling(field)} {look.metavar}".strip()), about)
     return table
+
+
+def first_sentence(text: str) -> str:
+    """Whole, with the mark that ends it."""
+    first = text.split(". ")[0]
+    return first if first.endswith((".", "…")) else f"{first}."
 
 
 def flag_of(field: Field) -> Flag:
@@ -93,7 +100,7 @@ def flag_of(field: Field) -> Flag:
 
 def spelling(field: Field) -> str:
     """The flag of a field, as it is typed; a switch that is on is there to be turned off."""
-    if tyro.conf.Positional in getattr(field.type, "__metadata__", ()):
+    if flag_of(field).placed:
         return ""
     flag = as_flag(field.name)
     return f"--no-{flag[2:]}" if field.default is True else flag
@@ -128,21 +135,27 @@ def with_own_words(kind: type, words: list[str]) -> list[str]:
     return found
 
 
-def refuse_unknown_flags(command: str, kind: type, words: list[str]) -> None:
+def is_flag(word: str) -> bool:
+    """And neither a negative number nor a lone dash."""
+    return word.startswith("-") and not word[1:2].isdigit() and word[1:2] not in ("", ".")
+
+
+def refuse_unknown_flags(command: str, kind: type, words: Sequence[str]) -> None:
     """Raise a ValueError that names the nearest flag."""
     known = sorted(flags_of(kind))
     for word in words:
         flag = word.partition("=")[0].replace("_", "-")
-        if flag.startswith("--") and flag not in known:
+        if is_flag(word) and flag not in known:
             begun = [name for name in known if name.startswith(flag)]
             ending = [name for name in known if name.endswith(flag[1:])]  # --noise-rate for --rate
             near = names.nearest(flag, begun or ending) or names.nearest(flag, known)
-            raise ValueError(f"coteach {command} has no flag {flag}{near}: its --help-all lists them.")
+            raise ValueError(f"there is no flag {flag}{near}: coteach {command} --help-all lists them.")
 
 
 def flags_of(kind: type) -> Iterator[str]:
     for field in fields(kind):
-        yield from (as_flag(field.name), spelling(field))
+        if not flag_of(field).placed:
+            yield as_flag(field.name)
         if isinstance(field.default, bool):
             yield as_flag(f"no-{field.name}")
     yield from ("--help", "--help-all")

@@ -1,72 +1,105 @@
-"""For tyro: how the flags of a command look in its help, and how numbers are read from them."""
+"""The words after a command, read into the dataclass of its flags; whatever is wrong becomes one sentence."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, Field, fields
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+from coteach import names
+from coteach.cli.help import as_flag, flag_of, is_flag, refuse_unknown_flags
 
-from coteach.names import FLAG_WORDS, Flag
-
-NUMBER_WORDS: dict[Any, str] = {int: "whole number", float: "number"}
-REGISTRY = ConstructorRegistry()
+NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
+MOST_NAMED = 3  # flags
 
 
-def describe_flags(command: type) -> None:
-    """Let tyro know how the flags of a dataclass look, which its fields say as `Flag`."""
-    for name, hint in get_type_hints(command, include_extras=True).items():
-        for flag in getattr(hint, "__metadata__", ()):
-            if isinstance(flag, Flag):
-                default = f"(default: {flag.default})"
-                look = tyro.conf.arg(
-                    name=FLAG_WORDS.get(name), metavar=flag.metavar, help=flag.text, help_behavior_hint=default
-                )
-                command.__annotations__[name] = Annotated[hint, look]
+def read_words(command: str, kind: type, words: Sequence[str]) -> Any:
+    """Raise a ValueError for what cannot be read."""
+    refuse_unknown_flags(command, kind, words)
+    by_flag = {as_flag(field.name): field for field in fields(kind)}
+    given: dict[str, Any] = {}
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if not is_flag(word):
+            put_in_place(command, kind, word, given)
+            continue
+        flag, equals, value = word.partition("=")
+        flag = flag.replace("_", "-")
+        field = by_flag.get(flag) or by_flag[flag.replace("--no-", "--", 1)]
+        if isinstance(field.default, bool):
+            if equals:
+                raise ValueError(f"{flag} takes no value: leave ={value} out.")
+            given[field.name] = flag in by_flag
+        else:
+            given[field.name] = read_values(field, [value] if equals else values_first_in(left, field))
+    for field in fields(kind):
+        if field.default is MISSING and field.name not in given:
+            raise ValueError(f"coteach {command} needs {flag_of(field).metavar}: its --help has examples.")
+    return kind(**given)
 
 
-@REGISTRY.primitive_rule
-def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Reads a number or one of a few words, such as auto; None is a default, which nobody types.
-
-    The message about any other word is ours: tyro's would list Python's types.
-    """
-    types = set() if get_origin(info.type) is Literal else set(get_args(info.type)) or {info.type}
-    words = [word for one in types if get_origin(one) is Literal for word in get_args(one)]
-    kinds = {one for one in types if get_origin(one) is not Literal} - {NoneType}
-    if len(kinds) != 1 or kinds.isdisjoint(NUMBER_WORDS):
-        return None
-    kind = kinds.pop()
-
-    def read(given: Sequence[str]) -> Any:
-        if given[0] in words:
-            return given[0]
-        try:
-            return kind(given[0])
-        except ValueError:
-            raise ValueError(f"{given[0]!r} is no {' or '.join([NUMBER_WORDS[kind], *words])}.") from None
-
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=kind.__name__.upper(),
-        instance_from_str=read,
-        is_instance=lambda value: value is None or value in words or isinstance(value, (int, float)),
-        str_from_instance=lambda value: [str(value)],
-    )
+def values_first_in(left: list[str], field: Field) -> list[str]:
+    """What follows a flag, which is taken off the words that are left."""
+    n = next((i for i, word in enumerate(left) if is_flag(word)), len(left))
+    n = n if takes_many(field.type) else min(n, 1)
+    values, left[:n] = left[:n], []
+    return values
 
 
-@REGISTRY.primitive_rule
-def whole_numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Reads several whole numbers, such as --seeds; the message about any other word is ours."""
-    if tuple[int, ...] not in (info.type, *get_args(info.type)):
-        return None
-    one = number(replace(info, type=int))
-    assert isinstance(one, PrimitiveConstructorSpec)
-    return replace(
-        one,
-        nargs="*",
-        instance_from_str=lambda given: tuple(one.instance_from_str([word]) for word in given),
-        is_instance=lambda value: value is None or isinstance(value, tuple),
-        str_from_instance=lambda values: list(map(str, values or ["None"])),
-    )
+def read_values(field: Field, words: list[str]) -> Any:
+    flag, look = as_flag(field.name), flag_of(field)
+    if not words and look.alone is None:
+        raise ValueError(f"{flag} needs a value: {flag} {look.metavar}.")
+    values = tuple(value_of(field, word) for word in words or [str(look.alone)])
+    return values if takes_many(field.type) else values[0]
+
+
+def put_in_place(command: str, kind: type, word: str, given: dict[str, Any]) -> None:
+    """A word without a flag belongs to the first field that is known by its place and has room."""
+    placed = [field for field in fields(kind) if flag_of(field).placed]
+    for field in placed:
+        if takes_many(field.type):
+            given[field.name] = (*given.get(field.name, ()), value_of(field, word))
+            return
+        if field.name not in given:
+            given[field.name] = value_of(field, word)
+            return
+    if placed:
+        raise ValueError(f"coteach {command} takes one name: leave {word!r} out.")
+    some = ", ".join(as_flag(field.name) for field in fields(kind)[:MOST_NAMED])
+    raise ValueError(f"{word!r} stands after no flag: put one before it, such as {some}.")
+
+
+def value_of(field: Field, word: str) -> Any:
+    """One of the choices there are, or a number, path or text."""
+    flag = as_flag(field.name)
+    known = list(types_and_choices(field.type))
+    choices = {str(one): one for one in known if not isinstance(one, type)}
+    if word in choices:
+        return choices[word]
+    kind = next((one for one in known if isinstance(one, type)), None)
+    if kind is None:
+        raise ValueError(f"{flag} is {word!r}{names.nearest(word, choices)}: choose one of {', '.join(choices)}.")
+    try:
+        return kind(word)
+    except ValueError:
+        raise ValueError(f"{flag} is {word!r}: give {' or '.join([NUMBERS[kind], *choices])}.") from None
+
+
+def types_and_choices(hint: Any) -> Iterator[Any]:
+    """Those of a field: `float | Literal["auto"]` has float and "auto"."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        yield from types_and_choices(get_args(hint)[0])
+    elif origin is Literal:
+        yield from get_args(hint)
+    elif origin is not None:  # several types, or a tuple of one
+        for part in get_args(hint):
+            yield from types_and_choices(part)
+    elif hint not in (NoneType, Ellipsis):
+        yield hint
+
+
+def takes_many(hint: Any) -> bool:
+    """Whether there is a tuple in it."""
+    return get_origin(hint) is tuple or any(map(takes_many, get_args(hint)))

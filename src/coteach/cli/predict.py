@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
 from rich.console import Console
 
 from coteach.files import as_csv, write_atomically
@@ -31,21 +30,21 @@ Writes a CSV: file, row, the predicted class, and the probability of each class.
 class Predict:
     """Label new data with the model of an audit, or one saved from Python."""
 
-    model: Annotated[Path, tyro.conf.Positional, Flag("MODEL", "none")]
+    model: Annotated[Path, Flag("MODEL", "none", placed=True)]
     """Folder that `coteach audit` wrote, or file that `RobustClassifier.save` wrote."""
-    files: Annotated[tuple[Path, ...], tyro.conf.Positional, Flag("FILES", "none")]
-    """New data of the same kind: images or folders of them, tables, npz files with an array x."""
-    out: Annotated[Path | None, Flag("CSV", "none, it is printed")] = None
-    """File to write, which must not be there yet."""
+    files: Annotated[tuple[Path, ...], Flag("FILES", "none", placed=True)] = ()
+    """New data of the same kind: images or folders of images, tables, or npz files with an array x."""
+    out: Annotated[Path | None, Flag("CSV", "the terminal")] = None
+    """File to write; must be new."""
     network: Annotated[str | None, Flag("NAME", "none")] = None
-    """package.module:factory of the network, if the model was trained with one of your own."""
+    """package.module:factory of the network, if the model was trained with your own."""
     device: Annotated[str, Flag("D", "auto, a GPU if there is one")] = "auto"
-    """auto, cpu, cuda or cuda:1."""
+    """Where to predict: auto, cpu, cuda or cuda:1."""
 
     def check(self) -> None:
         """Raise a ValueError for whatever can be seen to be wrong without reading a model."""
         if not self.model.exists():
-            raise ValueError(f"there is no {self.model}: give the folder of an audit, or a model file.")
+            raise ValueError(f"{self.model} does not exist: give the folder of an audit, or a model file.")
         if not self.files:
             raise ValueError("no new data are given: name files after the model.")
         if self.out is not None and self.out.exists():
@@ -66,10 +65,13 @@ def label_new_data(predict: Predict) -> None:
     classifier, folder = load_model(predict.model, predict.network, predict.device)
     rows = [header(classifier)]
     with progress_bars(Console(stderr=True)) as bars:  # so that a CSV can be piped on
-        task = bars.add_task("predicting", total=None, note="")
         for places, x in read_new(folder, predict.files):
             rows += predicted_rows(classifier, places, x)
-            bars.update(task, advance=len(places))
+            if not bars.task_ids:
+                bars.add_task("predicting", total=None, note="")
+            bars.update(bars.task_ids[0], completed=len(rows) - 1)
+        for task in bars.task_ids:
+            bars.update(task, total=len(rows) - 1)
     if predict.out is None:
         sys.stdout.write(in_encoding_of_output(as_csv(rows)))
         return

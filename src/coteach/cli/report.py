@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from coteach.files import write_atomically
 from coteach.names import MEASURES, Flag, check_name
 from coteach.paper.presets import preset_names
@@ -31,17 +29,17 @@ PANELS_HELP = f"Curves of the runs to draw with --figures, below each other: {',
 class Report:
     """Show runs on one page that works offline and in print, or write figures for a paper."""
 
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, Flag("[RUN ...]", "none")] = ()
-    """Run folders, or folders with runs in them; with --figures also names as `coteach reproduce` lists them."""
+    runs: Annotated[tuple[str, ...], Flag("[RUN ...]", "none", placed=True)] = ()
+    """Run folders, or folders with runs in them; with --figures also names that `coteach reproduce` lists."""
     open: bool = False
     """Open the page in the browser."""
     figures: bool = False
     """Write SVG, PDF and PNG instead: the curves of the runs, and tables, or the paper's figures as measured."""
     panels: Annotated[tuple[str, ...], Flag("NAME [NAME ...]", "test_accuracy label_precision", PANELS_HELP)] = ()
     out: Annotated[Path | None, Flag("PATH", "report.html, in the folder of a single run; figures")] = None
-    """File to write, or with --figures the folder."""
+    """File to write; with --figures, the folder."""
     results: Path = Path("results")
-    """Folder of what `coteach reproduce` measured, for --figures."""
+    """Folder with what `coteach reproduce` measured, for --figures."""
 
     def check(self) -> None:
         """Raise a ValueError for what does not go together."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -40,31 +39,33 @@ MARKS = "✓ nearer than the bar, or else than the larger spread over seeds; ✗
 class Reproduce:
     """Measure a figure or table of the paper, and set it beside the known numbers."""
 
-    name: Annotated[str | None, tyro.conf.Positional, Flag("[NAME]", "none")] = None
-    """Figure or table to measure, as far as it is missing; without a name they are only listed."""
+    name: Annotated[str | None, Flag("[NAME]", "none", placed=True)] = None
+    """Figure or table to measure, as far as it is missing; without a name all are only listed."""
     seeds: Annotated[tuple[int, ...] | None, Flag("N [N ...]", "as many as the figure or table has")] = None
-    """Seeds of the networks and of the batches, one run each; seeds measured before stay."""
+    """Seeds of the networks and of the batches, one run each; those measured before are kept."""
     epochs: Annotated[int | None, Flag("N", "the paper's")] = None
-    """Epochs; the files of another number of epochs have other names."""
+    """How many epochs to train; the files of another number have other names."""
     cells: Annotated[str | None, Flag("TEXT", "all")] = None
-    """Measure only cells that have this in their names, such as coteaching_plus or pair-0.45."""
+    """Measure only cells with this in their names, such as coteaching_plus or pair-0.45."""
     all: bool = False
-    """Measure also the cells and seeds that are left for when there is time."""
+    """Also measure the cells and seeds that are left for when there is time."""
     only_report: bool = False
-    """Train nothing: draw the figure and the tables of what was measured; without a name all of them, and two
-    figures of all together, overview.svg and default.svg."""
+    """Do not train: draw the figure and the tables of what was measured. Without a name, do so for all, and draw
+    overview.svg and default.svg."""
     out: Path = Path("results")
-    """Folder of the results; what is in it is not measured again."""
+    """Folder of the results; what it holds is not measured again."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
-    """auto, cpu, cuda or cuda:1."""
+    """Where to train: auto, cpu, cuda or cuda:1."""
     compile: Annotated[Literal["auto", "yes", "no"], Flag("{yes,no}", "yes for long trainings on a GPU")] = "auto"
     """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
     processes: Annotated[str | None, Flag("{N,auto}", "this one; auto: one for each GPU, or core")] = None
-    """Processes that share the work, in turn on the GPUs there are, or with one thread each."""
-    ray: Annotated[str | None, Flag("[ADDRESS]", "none; without an address, a Ray of this machine")] = None
-    """Share the work out over the machines of a Ray cluster."""
+    """Processes that share the work: spread over the GPUs, or with one thread each."""
+    ray: Annotated[
+        str | None, Flag("[ADDRESS]", "no; without an address, Ray on this machine", alone=LOCAL_RAY)
+    ] = None
+    """Spread the work over the machines of a Ray cluster."""
     data_dir: Annotated[Path | None, Flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
-    """Folder with the published data files."""
+    """Folder with the downloaded data files."""
 
 
 def reproduce_command(asked: Reproduce) -> None:

@@ -63,12 +63,13 @@ def run_command(asked: Experiment) -> None:
 
     with progress_bars() as progress:
         done = rows_kept(asked.resume) / len(experiment.seeds) if asked.resume else 0
-        task = progress.add_task("", total=n_epochs(experiment), completed=round(done), visible=False, note="")
 
         def show(epoch: "Epoch") -> None:  # not before, or a refusal would stand below a dead bar
             stage = "estimating the flips" if epoch.preliminary else f"training {experiment.method}"
             note = accuracy_note(epoch)
-            progress.update(task, advance=share(epoch), visible=True, description=stage, note=note)
+            if not progress.task_ids:
+                progress.add_task(stage, total=n_epochs(experiment), completed=round(done), note="")
+            progress.update(progress.task_ids[0], advance=share(epoch), description=stage, note=note)
 
         result = run(
             experiment,

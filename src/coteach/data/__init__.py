@@ -1,6 +1,6 @@
-"""Data sets by name: `load("cifar10")`, `DATASETS`, and what lies in the data folder.
+"""Data sets by name: `load("cifar10")`, `DATASETS`, and the `status` of the data folder.
 
-Light: a reader, and torch with it, is imported when a data set is loaded.
+Quick to import: a reader, and torch with it, is imported when a data set is loaded.
 """
 
 import importlib
@@ -21,22 +21,22 @@ __all__ = ["DATASETS", "Dataset", "Description", "Status", "data_home", "load", 
 
 @dataclass(frozen=True)
 class Description:
-    """A data set in a line.
+    """What there is to know about a data set before it is loaded.
 
     Parameters
     ----------
     name, what : str
-        By which it is called, and what it is.
+        Its name, and what it is.
     download, needs : str
-        How much is downloaded, and what else must be there.
+        How much is downloaded, and what else is needed.
     sources : tuple of str
         The published files it is made of.
     reader : str
         Module and function that read it.
     given : bool
-        Whether labels that people gave to the training set come with it.
+        Whether the training set comes with labels that people gave.
     licence : str
-        What limits its use, where something does.
+        The licence that limits its use, if there is one.
 
     Examples
     --------
@@ -62,9 +62,9 @@ class Status:
     ----------
     name : str
     found : str or None
-        Where.
+        Where it is.
     note : str
-        What to expect of loading it.
+        What loading it takes.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None, **options: Any) -
     data_dir : path, optional
         The data folder; else the environment variable COTEACH_DATA, else the user's cache.
     **options
-        Of the data set's own reader, for instance `split="70/30"` of news.
+        Options of the data set's reader, for instance `split="70/30"` for news.
 
     Returns
     -------

@@ -207,7 +207,7 @@ def chosen_for_images(some: Sequence[np.ndarray]) -> ChosenEncoder:
         return ChosenEncoder(
             "none", f"no encoder is installed: pip install '{EXTRAS[IMAGES]}' for features of photographs"
         )
-    return ChosenEncoder(IMAGES, "the images have colours, and it is installed")
+    return ChosenEncoder(IMAGES, "the images are in colour and it is installed")
 
 
 def chosen_for_texts(some: Sequence[str]) -> ChosenEncoder:
@@ -218,4 +218,4 @@ def chosen_for_texts(some: Sequence[str]) -> ChosenEncoder:
         return ChosenEncoder(
             "none", f"no encoder is installed: pip install '{EXTRAS[TEXTS]}' for features of texts"
         )
-    return ChosenEncoder(TEXTS, "the texts are in Latin letters, and it is installed")
+    return ChosenEncoder(TEXTS, "the texts are in Latin letters and it is installed")

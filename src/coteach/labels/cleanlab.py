@@ -14,13 +14,13 @@ from coteach.labels.ledger import Suspects, suspects
 
 
 def issues_of(classifier: Any, share: float | None = None) -> dict[str, np.ndarray]:
-    """What a fitted classifier says of its training labels, as the columns of cleanlab's table.
+    """What a fitted classifier says about its training labels, as the columns of cleanlab's table.
 
     Parameters
     ----------
     classifier : RobustClassifier
     share : float, optional
-        Of all samples, to be called issues; by default the noise rate.
+        The share of all samples that become issues; by default the noise rate.
 
     Returns
     -------
@@ -45,16 +45,16 @@ def issues_of(classifier: Any, share: float | None = None) -> dict[str, np.ndarr
 
 
 def issues_table(labels: Any, label_quality: Any, suggested: Any, share: float) -> dict[str, np.ndarray]:
-    """The columns of `CleanLearning.find_label_issues`, a row for each sample in the order of the samples.
+    """The columns of `CleanLearning.find_label_issues`, with one row per sample, in the same order.
 
     Parameters
     ----------
     labels, suggested : int arrays of shape (M,)
-        As given, and for each the likeliest class that it is not; 0 to C-1.
+        The given labels, and for each the likeliest other class; 0 to C-1.
     label_quality : float array of shape (M,)
         From 0 (wrong) to 1.
     share : float
-        Of all samples, to be called issues: those of the lowest quality.
+        The share of all samples that become issues: those with the lowest quality.
 
     Returns
     -------
@@ -127,9 +127,9 @@ def suspects_from_scores(
     label_quality : float array of shape (M,)
         cleanlab's scores, or any others from 0 (wrong) to 1.
     pred_probs : float array of shape (M, C)
-        Out-of-sample probabilities; the likeliest class but the given one is suggested.
+        Out-of-sample probabilities; the likeliest other class is suggested.
     share : float, optional
-        Of all samples; by default the noise rate that `estimate_noise(pred_probs, labels)` finds.
+        The share of all samples to list; by default the rate that `estimate_noise(pred_probs, labels)` finds.
     classes : array of shape (C,), optional
         Names of the classes, such as a classifier's `classes_`.
 

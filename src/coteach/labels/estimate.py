@@ -29,20 +29,20 @@ MOST_BESIDE_CLEAN = 2000  # classes
 
 @dataclass(frozen=True, eq=False)
 class NoiseEstimate:
-    """How many labels are wrong, and how they came to be.
+    """How many labels are wrong, and which classes are confused.
 
     Attributes
     ----------
     rate : float
         Share of wrong labels.
     interval : (float, float)
-        Holds the rate with a confidence of 95 % or more, if noise depends on the class alone.
+        Holds the rate with a confidence of 95 % or more, if noise depends only on the class.
     per_class : float array of shape (C,)
-        Share of wrong labels among those given as class c; 0 for a class that nobody was given.
+        Share of wrong labels among those given as class c; 0 for a class without labels.
     matrix : float array of shape (C, C)
         Row i: how the samples of true class i are labelled; the unit row for a class without samples.
     n : int
-        Labels looked at.
+        How many labels were looked at.
     tried : tuple of (float, float)
         Rates that were tried out, each with its accuracy on noisy validation labels; empty if none were.
 
@@ -63,19 +63,18 @@ class NoiseEstimate:
 
 
 def estimate_noise(probabilities: Any, labels: Any) -> NoiseEstimate:
-    """How many labels are wrong, given probabilities that were predicted without them.
+    """Estimate how many labels are wrong, from probabilities predicted without them.
 
-    Samples are grouped by what the network says about them, which is not the same as by its first choice: if
-    nearly half of all fours are called five, a four is known by its probability being shared between 4 and 5.
-    Among the surest of each group, of which nearly every one is of one true class, the given labels are
-    counted: a row of the transition matrix. For the others it is weighed, sample by sample, how much the
-    given label owes to such flips and how much to the network not knowing; how sure the network may be
-    believed to be is what makes the given labels most likely.
+    Samples are grouped by all their probabilities, not only by the likeliest class. If nearly half of all fours
+    are labelled five, a four is recognised by a probability that is shared between 4 and 5. The surest samples of
+    a group nearly all have one true class. Counting their given labels gives a row of the transition matrix. For
+    each other sample the estimate weighs how much the given label owes to such flips, and how much to a network
+    that does not know. It trusts the network as far as makes the given labels most likely.
 
     Parameters
     ----------
     probabilities : float array of shape (M, C)
-        Of networks trained without the sample: `coteach.labels.folds.out_of_sample`, or any cross-validation.
+        From networks trained without the sample: `coteach.labels.folds.out_of_sample`, or any cross-validation.
     labels : int array of shape (M,)
         As given, some of them wrong.
 
@@ -85,10 +84,10 @@ def estimate_noise(probabilities: Any, labels: Any) -> NoiseEstimate:
 
     Notes
     -----
-    No data can tell noise that calls most of a class by another name, or wrong labels that depend on how a
-    sample looks; and where true classes overlap, labels that had to be guessed count as half wrong. A network
-    that knows little, as small ones do of photographs, leads to a rate that is too high: what it gets wrong even
-    where it is surest cannot be told from wrong labels.
+    The estimate cannot see noise that gives most of a class another name, or that depends on how a sample looks.
+    Where true classes overlap, labels that had to be guessed count as half wrong. A network that knows little,
+    such as a small one on photographs, leads to a rate that is too high: its own surest mistakes look like wrong
+    labels.
 
     Examples
     --------
@@ -275,17 +274,17 @@ def _check_probabilities(probabilities: Any) -> np.ndarray:
 
 
 def estimate_of_hard_samples(probabilities: Any, labels: Any) -> NoiseEstimate:
-    """How many labels are wrong, if people gave them: they err where samples are hard, not on every one alike.
+    """Estimate how many labels are wrong if people gave them: people err on hard samples, not on all alike.
 
-    `estimate_noise` counts where networks are sure, and finds too few: those are the easy ones. Here a sample
-    counts for the likeliest of those classes that it belongs to as much as the samples given as them do on
-    average (the confident joint of Northcutt et al., 2021). The interval reaches from what `estimate_noise` finds
-    to every disagreement between networks and labels.
+    `estimate_noise` counts where networks are sure. Those samples are easy, so it finds too few errors. Here a
+    sample belongs to a class if its probability reaches the average of the samples with that label. If it belongs
+    to several, the likeliest counts (the confident joint of Northcutt et al., 2021). The interval reaches from
+    what `estimate_noise` finds to every disagreement between networks and labels.
 
     Parameters
     ----------
     probabilities : float array of shape (M, C)
-        Of networks trained without the sample, as for `estimate_noise`.
+        From networks trained without the sample, as for `estimate_noise`.
     labels : int array of shape (M,)
         As given, some of them wrong.
 

@@ -43,14 +43,14 @@ def average_precision(quality_M: np.ndarray, wrong_M: np.ndarray) -> float | Non
 
 @dataclass(frozen=True)
 class Suspects:
-    """Samples whose label is doubted, the worst first: arrays of shape (K,).
+    """The samples with doubtful labels, the worst first: arrays of shape (K,).
 
     Parameters
     ----------
     index : int array
         Their numbers among the training samples.
     given, suggested : array
-        Their labels, and for each the likeliest class that it is not.
+        Their labels, and for each the likeliest other class.
     quality : float array
         From 0 (wrong) to 1.
 

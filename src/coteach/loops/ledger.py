@@ -26,17 +26,17 @@ SUMS = ("seen_NM", "given_NM", "margin_NM", "other_NM", "picks_NM")
 class Ledger:
     """Remembers what networks thought of every training label, and says which labels are suspect.
 
-    Networks learn right labels before they learn wrong ones by heart. A mean over the epochs remembers their
-    doubts when the last epoch has forgotten them. The numbers are those of `RobustClassifier`.
+    Networks learn right labels first, and learn wrong ones by heart later. A mean over the epochs still holds
+    their early doubts. The numbers are the same as those of `RobustClassifier`.
 
     Parameters
     ----------
     samples : int
         M, the number of training samples.
     classes : sequence of C names, optional
-        What `suspects` and `to_frame` call the classes; by default their numbers.
+        Names that `suspects` and `to_frame` use for the classes; by default their numbers.
     repeats : bool
-        Whether a sample may come again in an epoch, as where samplers fill up the last batch; it is noted once.
+        Allow a sample to come again in an epoch, as when samplers fill up the last batch. It is noted once.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Ledger:
 
     @torch.no_grad()
     def note(self, index: Any, logits: Any, labels: Any, picked: Any = None) -> None:
-        """Add the networks' opinions of a mini-batch, as they are before it is learnt.
+        """Add what the networks think of a mini-batch, before they learn it.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Ledger:
         self.epoch += 1
 
     def gather(self) -> None:
-        """Add up what the processes of torch.distributed have noted, once, when the training is over.
+        """Add up what all processes of torch.distributed noted. Call it once, after the training.
 
         >>> coteach.Ledger(2).gather()  # in one process there is nothing to do
         """
@@ -176,7 +176,7 @@ class Ledger:
     # ---- what it has found --------------------------------------------------------------------------------------
 
     def quality(self) -> np.ndarray:
-        """How far each label can be trusted: as `RobustClassifier.label_quality_`.
+        """How far each label can be trusted, as in `RobustClassifier.label_quality_`.
 
         Returns
         -------
@@ -193,7 +193,7 @@ class Ledger:
         return quality_of(self.margin_NM.sum(0), self.seen_NM.sum(0))
 
     def suggestion(self) -> np.ndarray:
-        """The class that each label should perhaps be: the likeliest one but the given.
+        """The likeliest other class for each label.
 
         Returns
         -------
@@ -218,12 +218,12 @@ class Ledger:
         Parameters
         ----------
         share : float
-            Of the samples that were noted, such as the noise rate.
+            The share of the noted samples to list, such as the noise rate.
 
         Returns
         -------
         suspects : Suspects
-            Its `index`, `given`, `suggested` and `quality` are arrays of one shape.
+            Four arrays of the same length: `index`, `given`, `suggested` and `quality`.
 
         Examples
         --------
@@ -274,7 +274,7 @@ class Ledger:
     # ---- files --------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
-        """All sums as tensors, to be kept in a checkpoint; `restore` takes them back.
+        """All sums as tensors, for a checkpoint; `restore` takes them back.
 
         >>> sorted(coteach.Ledger(2).state())[:3]
         ['epoch', 'given_NM', 'labels_M']
@@ -298,7 +298,7 @@ class Ledger:
         self.__dict__.update(sums, epoch=int(state["epoch"]))  # all at once
 
     def save(self, path: str | Path) -> None:
-        """Write it to one safetensors file, which holds no pickle.
+        """Write one safetensors file, without pickle.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -315,7 +315,7 @@ class Ledger:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote.
+        """Load what `save` wrote.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:

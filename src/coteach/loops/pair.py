@@ -1,4 +1,4 @@
-"""Two networks as one module, for a training loop of one's own. N networks, B samples of a batch, C classes."""
+"""Two networks as one module, for your own training loop. N networks, B samples of a batch, C classes."""
 
 import copy
 import warnings
@@ -15,22 +15,23 @@ from coteach.isolation import generators_restored
 
 
 class Pair(nn.Module):
-    """Two networks that get the same samples, as one module.
+    """One module that holds two networks and gives both the same samples.
 
-    No weight that learns is shared, so one optimiser over both does what two would do. Twice the memory and
-    twice the time of one network; frozen weights that `build` puts into both are there once, in a file too.
+    The two share no weights that learn, so one optimiser for both does what two would do. It takes twice the
+    memory and time of one network. Frozen weights that `build` puts into both are stored once, also in a file.
 
     Parameters
     ----------
     build : callable
         Makes a network; called once for each seed, without arguments.
     seeds : two int
-        Of torch's generator while a network is made, so that they begin apart. Afterwards it is as it was.
+        Seed torch's generator while each network is made, so that the two start differently. Afterwards the
+        generator is as it was.
 
     Attributes
     ----------
     networks : torch.nn.ModuleList
-        Both of them.
+        The two networks.
 
     Examples
     --------
@@ -60,14 +61,14 @@ class Pair(nn.Module):
         Parameters
         ----------
         *inputs, **named
-            Whatever the networks take, which both get.
+            Whatever the networks take; both get the same.
         labels : optional
-            Handed on to the networks if given.
+            Passed to the networks if given.
 
         Returns
         -------
         output : tensor of shape (2, B, C), or a mapping or object with such `logits`
-            Of a mapping every other entry is a pair, but a loss is the sum of both.
+            In a mapping every other entry becomes a pair, except a loss: it is the sum of both.
 
         Examples
         --------
@@ -89,7 +90,7 @@ class Pair(nn.Module):
         Parameters
         ----------
         *inputs, **named
-            As those of a call.
+            The same as for a call.
 
         Returns
         -------
@@ -105,13 +106,13 @@ class Pair(nn.Module):
             return mean_probabilities(logits_of(self(*inputs, **named)))
 
     def export_onnx(self, path: str | Path, *inputs: Tensor, **named: Tensor) -> None:
-        """Write the ensemble to an ONNX file, which answers with mean probabilities. Needs the extra `onnx`.
+        """Write the ensemble to an ONNX file that returns mean probabilities. Needs the extra `onnx`.
 
         Parameters
         ----------
         path : path
         *inputs, **named : tensors
-            A call as an example, with at least two samples. The file's inputs are "x", "x1", …, and those by name.
+            An example call with at least two samples. The file's inputs are "x", "x1", …, and the named ones.
 
         Examples
         --------
@@ -126,12 +127,12 @@ class Pair(nn.Module):
             write_onnx(Ensemble(OnlyLogits(self), list(named)), [*inputs, *named.values()], path)
 
     def gradient_checkpointing_enable(self, **options: Any) -> None:
-        """What Hugging Face's Trainer asks of a model where memory is short: both networks do it.
+        """Turn on gradient checkpointing in both networks: Hugging Face's Trainer calls it to save memory.
 
         Parameters
         ----------
         **options
-            Handed on to the networks.
+            Passed to the networks.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""A method's rule as a loss, for a training loop of one's own.
+"""A method's rule as a loss, for your own training loop.
 
 N networks, B samples of a mini-batch, W of a window, M samples, C classes; R, the runs, is one here.
 """
@@ -28,11 +28,11 @@ COUNTS, LATEST = ("step", "epoch", "seen", "seen_at_estimate"), ("latest_NWC", "
 
 
 class Selection(nn.Module):
-    """The loss of those samples that a method learns from.
+    """A loss that counts only the samples that a method learns from.
 
-    Called in training mode, each call is a step. In evaluation mode, or without gradients, it is the loss of all
-    samples, and nothing moves. One backward pass serves both networks: the loss is the sum of theirs, and each
-    depends on its own weights alone.
+    In training mode each call is a step. In evaluation mode, or without gradients, it returns the loss of all
+    samples, and its state stays as it is. One backward pass serves both networks: the result is the sum of their
+    losses, and each loss depends only on that network's weights.
 
     Parameters
     ----------
@@ -40,35 +40,35 @@ class Selection(nn.Module):
         A name in `coteach.METHODS`: "coteaching", "coteaching_plus", "jocor", "decoupling" for two networks;
         "mentornet" or "standard" for one or two.
     noise_rate : float or "auto"
-        The share of wrong labels. "auto" learns it on the way, in the ramp but in the first half at most, from
-        what the networks think of labels before they learn them. It takes 256 samples, and is 0 before.
+        The share of wrong labels. "auto" estimates it during the ramp, and at most in the first half of the
+        training, from what the networks think of labels before they learn them. It is 0 for the first 256 samples.
     steps : int, optional
-        How often it will be called in all, the parts of accumulated gradients counted each; or else …
+        How often it will be called in all; with accumulated gradients every part counts. Give this, or …
     epochs : int, optional
-        … how many epochs there are; call `next_epoch` after each.
+        … the number of epochs, and call `next_epoch` after each.
     ramp : int, optional
-        Steps, or epochs, until the full share is left out; by default all of them, since networks that know
-        nothing yet leave out a whole class.
+        Steps, or epochs, until the full share is left out. By default all of them, because networks that know
+        nothing yet can leave out a whole class.
     warmup : int, optional
-        Steps, or epochs, before disagreement counts, in methods that have such a thing; by default a fifth of all.
+        Steps, or epochs, before disagreement counts, in methods that use it; by default a fifth of all.
     loss : str, optional
         A name in `coteach.LOSSES`; by default the method's own.
     keep_per_class : bool
         Leave out the same share of each given class.
     window : int
-        A batch of at least so many samples is picked from as the method says. A smaller one is too small to take a
-        share of: its losses are compared with the latest ones, to `window` in all.
+        The least size of a batch from which the method picks directly. The losses of a smaller batch are compared
+        together with the latest ones before it, up to `window` in all.
     ledger : Ledger, optional
-        Notes what the networks think of each label; every call then needs an index.
+        Records what the networks think of each label; every call then needs an index.
 
     Attributes
     ----------
     picked : bool tensor of shape (N, B)
-        Which samples each network has learnt from at the last step.
+        Which samples each network learnt from in the last step.
     keep : float
-        The share that is learnt from at present.
+        The share that is learnt from now.
     noise_rate_ : float
-        As given, or as learnt so far.
+        As given, or as estimated so far.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class Selection(nn.Module):
 
     @property
     def keep(self) -> float:
-        """The share of the samples that is learnt from at present."""
+        """The share of the samples that is learnt from now."""
         return self.plan.keep_rate(self.unit, self.noise_rate_)
 
     @property
@@ -168,12 +168,12 @@ class Selection(nn.Module):
     # ---- the loss -----------------------------------------------------------------------------------------------
 
     def forward(self, logits: Any, labels: Any, index: Any = None) -> Tensor:
-        """The networks' losses on the samples that each learns from, added up.
+        """The sum of the networks' losses, each on the samples that it learns from.
 
         Parameters
         ----------
         logits : tensor of shape (2, B, C), or (B, C) or (1, B, C) for a method of one network
-            As `Pair` returns them, or something that has them as `logits`.
+            As `Pair` returns them, or an object with the attribute `logits`.
         labels : int tensor of shape (B,)
             As given, some of them wrong.
         index : int array of shape (B,), optional

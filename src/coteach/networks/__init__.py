@@ -1,4 +1,4 @@
-"""The networks of the paper, and one of today, by name. Cheap to import: torch is loaded when one is built."""
+"""The networks of the paper, and a modern one, by name. Quick to import: torch is loaded when one is built."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def build(name: str, *, shape: Sequence[int], n_classes: int, vectors: Any = Non
     vectors : array of shape (V, D), optional
         Word vectors, for documents only.
     **options
-        Handed on to the network, for instance ``hidden=(128,)``.
+        Passed to the network, for instance ``hidden=(128,)``.
 
     Returns
     -------
@@ -106,7 +106,7 @@ _OF_USERS: dict[str, Callable[..., "nn.Module"]] = {}
 
 
 def register_network(name: str, build: Callable[..., "nn.Module"], meaning: str = "of your own") -> None:
-    """Make a network known by its name: to Experiment and to `networks.build`, in this process.
+    """Add your own network: Experiment and `networks.build` then know it by its name, in this process.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Wrong labels: matrices, flips and open-set images, drawn from a noise seed; and labels as somebody gave them.
+"""Wrong labels: drawn from a noise seed by matrices, flips and open-set images, or as people gave them.
 
-Light: nothing here imports torch.
+Quick to import: nothing here needs torch.
 """
 
 from coteach.noise.flips import corrupt

@@ -27,7 +27,7 @@ def corrupt(
     features: Any = None,
     stream: Streams = "1.16",
 ) -> Noise:
-    """Flip labels; with seed 0 as the code of the Co-teaching+ authors does.
+    """Make labels wrong on purpose; seed 0 gives the same flips as the code of the Co-teaching+ authors.
 
     Each label, in order, is one draw of NumPy's `RandomState(seed).multinomial` from its row of Q. A label that
     flips changes; elsewhere (DivideMix) symmetric noise may redraw the true label, so that its rate is r·(C-1)/C.
@@ -43,7 +43,7 @@ def corrupt(
     n_classes : int, optional
         C; found from the matrix, the superclasses or the largest label if not given.
     seed : int
-        Of the noise alone, from 0 to 2³²-1.
+        Seed of the noise alone, from 0 to 2³²-1.
     matrix : array of shape (C, C)
         Q for kind "matrix".
     superclass : int array of shape (C,)

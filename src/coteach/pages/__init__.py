@@ -1,6 +1,6 @@
 """HTML pages from templates: files that work offline, in which what users wrote is shown as text.
 
-A room keeps templates, styles and scripts of its page in a folder `pages`; `base.html` and `base.css` are here.
+A package keeps templates, styles and scripts of its page in a folder `pages`; `base.html` and `base.css` are here.
 """
 
 import base64
@@ -12,11 +12,11 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 
-def render(room: str, page: str, scripts: tuple[str, ...], **content: Any) -> str:
-    """The page `page`.html of a room, such as "report", with its style and scripts inside."""
-    style = style_of(room, page)
-    script = "".join(page_file(room, name) for name in scripts)
-    return templates(room).get_template(f"{page}.html").render(
+def render(package: str, page: str, scripts: tuple[str, ...], **content: Any) -> str:
+    """The page `page`.html of a package, such as "report", with its style and scripts inside."""
+    style = style_of(package, page)
+    script = "".join(page_file(package, name) for name in scripts)
+    return templates(package).get_template(f"{page}.html").render(
         style=Markup(style),
         style_hash=csp_hash(style),
         script=Markup(script),
@@ -25,9 +25,9 @@ def render(room: str, page: str, scripts: tuple[str, ...], **content: Any) -> st
     )  # fmt: skip
 
 
-def templates(room: str) -> Environment:
+def templates(package: str) -> Environment:
     return Environment(
-        loader=ChoiceLoader([PackageLoader(f"coteach.{room}", "pages"), PackageLoader("coteach", "pages")]),
+        loader=ChoiceLoader([PackageLoader(f"coteach.{package}", "pages"), PackageLoader("coteach", "pages")]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=encodable,
@@ -41,12 +41,13 @@ def encodable(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode("utf-8") if type(value) is str else value
 
 
-def style_of(room: str, page: str) -> str:
-    return (files("coteach") / "pages" / "base.css").read_text(encoding="utf-8") + page_file(room, f"{page}.css")
+def style_of(package: str, page: str) -> str:
+    base = (files("coteach") / "pages" / "base.css").read_text(encoding="utf-8")
+    return base + page_file(package, f"{page}.css")
 
 
-def page_file(room: str, name: str) -> str:
-    return (files(f"coteach.{room}") / "pages" / name).read_text(encoding="utf-8")
+def page_file(package: str, name: str) -> str:
+    return (files(f"coteach.{package}") / "pages" / name).read_text(encoding="utf-8")
 
 
 def csp_hash(content: str) -> str:

@@ -122,7 +122,7 @@ def datasets(preset: str) -> set[str]:
 
 def cells(preset: str, *, then: bool = False) -> list[Cell]:
     """The cells of a preset, the most telling first, with the seeds to begin with or, `then`, all of them."""
-    names.check_name("preset", preset, preset_tables())
+    names.check_name("figure or table", preset, preset_tables())
     table = preset_tables()[preset]
     found = [cell for grid in table["cells"] for cell in expanded(preset, table | grid, then)]
     for cell in found:

@@ -144,7 +144,7 @@ def experiment_of(table: dict[str, Any], path: Path) -> Experiment:
     experiment = Experiment(**given)
     texts = [getattr(experiment, name) for name in ("dataset", "method", "fidelity", "loss", "noise", "network")]
     sound = all(text is None or isinstance(text, str) for text in texts) and is_known_number(experiment.tau)
-    if not (sound and isinstance(experiment.seeds, tuple) and all(map(is_count, experiment.seeds))):
+    if not (sound and isinstance(experiment.seeds, tuple) and all(map(is_seed, experiment.seeds))):
         raise ValueError(f"{path} is damaged: its settings are of the wrong type.")
     return experiment
 
@@ -159,6 +159,14 @@ def is_known_number(value: Any) -> bool:
 
 def is_count(value: Any) -> bool:
     return is_whole(value) and abs(value) < LARGEST
+
+
+def is_seed(value: Any) -> bool:
+    return is_whole(value) and abs(value) < 2**63
+
+
+def is_seeds(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(is_seed, value))
 
 
 def is_numbers(value: Any) -> bool:
@@ -176,7 +184,7 @@ def is_string(value: Any) -> bool:
 FieldChecks = dict[str, Callable[[Any], bool]]
 
 METRICS_ROW: FieldChecks = {
-    "seed": is_count,
+    "seed": is_seed,
     "epoch": is_count,
     "test_accuracy": is_numbers,
     "label_precision": is_known_number,
@@ -195,7 +203,7 @@ SUMMARY: FieldChecks = {
     "rate": is_known_number,
     "realised_rate": is_known_number,
     "epochs": is_count,
-    "seeds": is_numbers,
+    "seeds": is_seeds,
     "seconds": is_number,
     "hardware": is_string,
     "torch": is_string,
@@ -237,9 +245,8 @@ def read_losses(folder: Path, torn: bool) -> list[dict[str, Any]] | None:
 
 
 def is_row(row: dict[str, Any]) -> bool:
-    return all(is_whole(row.get(name)) and 0 <= row[name] < LARGEST for name in ("seed", "epoch")) and all(
-        is_histogram(row.get(name)) for name in ("right", "wrong")
-    )
+    histograms = (row.get("right"), row.get("wrong"))
+    return is_seed(row.get("seed")) and is_count(row.get("epoch")) and all(map(is_histogram, histograms))
 
 
 def is_histogram(counts: Any) -> bool:

@@ -12,7 +12,7 @@ from coteach.runs.folder import read_config
 class Tracker(Protocol):
     """What `coteach.run(experiment, trackers=[...])` calls: `begin`, `epoch` after each epoch, `end`.
 
-    One of your own inherits from nothing.
+    Your own needs no base class.
 
     Examples
     --------

@@ -47,10 +47,11 @@ Optimizers = Literal["adam", "sgd"]
 Precisions = Literal["auto", "float32", "tf32", "bf16"]
 Stacks = Literal["auto", "batched", "loop"]
 
-METHOD_HELP = "Rule:" + names.help_list(names.METHOD_MEANINGS)
+METHOD_HELP = "Method:" + names.help_list(names.METHOD_MEANINGS)
 LOSS_HELP = "Loss:" + names.help_list(names.LOSS_MEANINGS)
 NOISE_HELP = "Flips of training labels:" + names.help_list(names.NOISES)
 NETWORK_DEFAULT = "the paper's for the data set; fast_cnn if modern"
+LEDGER_HELP = "Write no losses.jsonl and no opinions/, from which `coteach report` ranks the training labels."
 LABELS_HELP = (
     "File of labels to learn from; those of the data set are then the truth. One for each training sample, "
     "in order: whole numbers from 0 or names of classes, as .npy, .txt (one a line) or .csv (one column, or one "
@@ -60,7 +61,7 @@ LABELS_HELP = (
 
 @dataclass(frozen=True)
 class Experiment:
-    """One method on one noisy data set, with one or more seeds. What is left out follows the paper.
+    """One method on one noisy data set, with one or more seeds. The defaults follow the paper.
 
     Examples
     --------
@@ -72,44 +73,46 @@ class Experiment:
     dataset: Annotated[str, Flag("NAME", "digits", f"Data set: {', '.join(DATASETS)}.")] = "digits"
     method: Annotated[str, Flag("NAME", "coteaching_plus", METHOD_HELP)] = "coteaching_plus"
     loss: Annotated[str | None, Flag("NAME", "the method's own", LOSS_HELP)] = None
-    fidelity: str = "paper"
+    fidelity: Annotated[str, Flag("NAME", "paper")] = "paper"
     """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
     recipe: Annotated[Recipes | None, Flag("{paper,modern}", "paper; modern for cifar10n-… and cifar100n")] = None
-    """Where defaults come from: the paper's appendix; modern, for images, has a network and optimiser of today."""
-    noise: Annotated[str | None, Flag("NAME", "symmetric; none where wrong labels come along", NOISE_HELP)] = None
+    """Sets the defaults: those of the paper's appendix, or for images a modern network and optimiser."""
+    noise: Annotated[
+        str | None, Flag("NAME", "symmetric; none if wrong labels come with the data", NOISE_HELP)
+    ] = None
     rate: Annotated[float | None, Flag("X", "0.2; 0.4 of the images for openset-…")] = None
     """Share of labels to flip, from 0 to below 1."""
     matrix: Annotated[Path | None, Flag("PATH", "none")] = None
-    """Text file with a row-stochastic matrix Q, for noise matrix."""
+    """Text file with a matrix Q whose rows add up to 1, for --noise matrix."""
     labels: Annotated[Path | None, Flag("FILE", "none", LABELS_HELP)] = None
     noise_seed: Annotated[int, Flag("N", "0")] = 0
-    """Seed of the noise, apart from the networks'."""
+    """Seed of the noise; --seeds does not change it."""
     noise_stream: Annotated[names.Streams, Flag("{1.16,1.17}", "1.16")] = "1.16"
     """NumPy whose draws flip labels: 1.16 (as results/; 2.5 too) or 1.17 (to 2.4); pair noise differs."""
     tau: Annotated[float | None, Flag("X", "the true one")] = None
-    """Noise rate given to the method, from 0 to below 1."""
+    """Noise rate that the method assumes, from 0 to below 1."""
     seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1")] = (1,)
     """Seeds of the networks and of the batches, one run each."""
     epochs: Annotated[int | None, Flag("N", "200; 100 for openset-…, 50 for digits, 40 if modern")] = None
-    """Epochs: how often every sample is learnt from."""
+    """Epochs: how often each sample is learnt."""
     batch_size: Annotated[int | None, Flag("N", "128; 64 for digits; if modern 32 to 1,024")] = None
-    """Samples of a mini-batch."""
+    """Samples in a mini-batch."""
     steps_per_epoch: Annotated[int | None, Flag("N", "as many as the samples fill")] = None
-    """Mini-batches of an epoch at most."""
+    """The most mini-batches in an epoch."""
     warmup: Annotated[int | None, Flag("N", "the data set's in the paper's appendix; half if modern")] = None
-    """Epochs before disagreement counts, or the loss of any rule changes from --warmup-loss to --loss."""
+    """Epochs before disagreement counts, and before the loss changes from --warmup-loss to --loss."""
     warmup_loss: Annotated[str | None, Flag("NAME", "that of the other epochs")] = None
-    """Loss of the warm-up, if another: cross_entropy learns fast, a bounded --loss then stays robust."""
+    """Another loss for the warm-up: cross_entropy learns fast, a bounded --loss is robust afterwards."""
     ramp: Annotated[int | None, Flag("N", "10; three quarters of all if modern")] = None
     """E_k, the epochs over which λ falls to 1 - τ."""
     keep_type: Annotated[Literal[1, 2] | None, Flag("{1,2}", "1; 2 for openset-…")] = None
-    """λ of type 1 (stays) or 2 (goes on falling)."""
+    """After the ramp λ stays (1), or falls further (2)."""
     keep_per_class: bool = False
     """Keep that share of each given class, not of all samples together: for classes of very different sizes."""
     estimate_epochs: Annotated[int | None, Flag("N", "as many as the second has")] = None
     """Epochs of f_correction's first training, from which it estimates how labels flip."""
     held_out: Annotated[float | None, Flag("X", "0, none; 0.1 for f_correction")] = None
-    """Share of the samples that is not learnt from; their given labels choose the epoch whose weights count."""
+    """Share of the samples that is not learnt; their given labels choose the epoch whose weights are kept."""
     joint_weight: Annotated[float | None, Flag("X", "0.9; 0.85 for cifar100")] = None
     """How much agreement counts in jocor's loss, from 0 to 1."""
     network: Annotated[str | None, Flag("NAME", NETWORK_DEFAULT, ", ".join(NETWORKS) + ".")] = None
@@ -120,7 +123,7 @@ class Experiment:
     ] = None
     """Optimiser."""
     lr: Annotated[float | None, Flag("X", "0.001; 0.005 for digits, 0.01 for openset-…; 1.5 if modern")] = None
-    """Learning rate, at its highest. The modern one is for batches of 1,024, and less for smaller ones."""
+    """Highest learning rate. The modern one is for batches of 1,024, and less for smaller ones."""
     decay_start: Annotated[int | None, Flag("N", "80; 20 for digits; openset-… and modern fall otherwise")] = None
     """Epoch from which the learning rate falls to zero, in a straight line."""
     one_cycle: Annotated[float | None, Flag("X", "0, not at all; 0.23 if modern")] = None
@@ -144,51 +147,53 @@ class Experiment:
     weak_selection: Annotated[Answer | None, Flag("{yes,no}", "no")] = None
     """Compare losses on uncut images, and learn from cut ones; a third slower."""
     strong_view: Annotated[int | None, Flag("N", "0, none")] = None
-    """Random changes of colour and shape of each image that is learnt; losses are compared without them."""
+    """Learn each image after N random changes of colour and shape; compare losses without them."""
     mixture: Annotated[Answer | None, Flag("{yes,no}", "no")] = None
     """After the warm-up, tell right labels by two Gaussians over all losses, not by the share λ of small ones."""
     guess_weight: Annotated[float | None, Flag("X", "0; 25 for dividemix")] = None
-    """How much is learnt, after the warm-up, from guesses of the classes of samples that are not picked."""
+    """After the warm-up, weight of guessed classes for the samples that are not picked."""
     guess_ramp: Annotated[int | None, Flag("N", "0, at once; 16 for dividemix")] = None
     """Epochs over which that weight rises from zero."""
     temperature: Annotated[float | None, Flag("X", "0.5")] = None
-    """Guesses are made surer by raising them to the power 1/X; 1 leaves them as they are."""
+    """Guesses are sharpened by the power 1/X; 1 leaves them as they are."""
     memory_weight: Annotated[float | None, Flag("X", "0, not at all")] = None
     """λ of ELR: how much a network is held to what it thought of a sample before."""
     memory_decay: Annotated[float | None, Flag("X", "0.7")] = None
-    """β of ELR: how much of that memory is left after another epoch."""
+    """β of ELR: how much of that memory remains after each epoch."""
     class_balance: Annotated[float | None, Flag("X", "0, not at all; 1 for dividemix")] = None
     """Weight of a penalty on predicting some classes more often than others; for classes of equal sizes."""
     confidence_penalty: Annotated[float | None, Flag("X", "0, not at all")] = None
-    """Weight of negative entropy in dividemix's warm-up: 1 where classes are confused with certain others."""
+    """Weight of negative entropy in dividemix's warm-up: 1 is for classes confused with certain others."""
     mixup: Annotated[float | None, Flag("X", "0, not at all; 4 for dividemix")] = None
     """α: learn mixtures of two kept samples, with shares drawn from Beta(α, α); a third slower."""
     label_smoothing: Annotated[float | None, Flag("X", "0")] = None
     """Share of a label that is spread over all classes when it is learnt."""
     device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
-    """auto, cpu, cuda or cuda:1."""
+    """Where to train: auto, cpu, cuda or cuda:1."""
     precision: Annotated[
         Precisions, Flag("NAME", "on a GPU tf32 for convolutions; bf16 for fast_cnn where that is faster")
     ] = "auto"
-    """Precision of the networks' products: float32, tf32 or bf16; weights stay in float32."""
+    """Precision of the matrix products: float32, tf32 or bf16; weights stay in float32."""
     stack: Stacks = "auto"
     """All networks in one batched call, or one after the other; auto takes the faster."""
     compile: Annotated[Literal["auto", "yes", "no"], Flag("{yes,no}", "yes for a long training on a GPU")] = "auto"
     """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
     group: Annotated[int | None, Flag("N", "as many as fit into memory")] = None
-    """Runs that are trained at the same time."""
-    ledger: bool = True
+    """How many runs are trained at the same time."""
+    ledger: Annotated[bool, Flag("", "both are written", LEDGER_HELP)] = True
     """Keep what the networks thought of each training label, for `coteach report`: losses.jsonl and opinions/."""
     deterministic: bool = False
     """On a GPU: the same bytes every time, at some cost in speed."""
     data_dir: Annotated[Path | None, Flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
-    """Folder with the published data files."""
+    """Folder with the downloaded data files."""
     out: Annotated[Path | None, Flag("PATH", "runs/DATASET-METHOD-NOISE-…")] = None
-    """Run folder to write; must be new or empty."""
+    """Run folder to write to; must be new or empty."""
     resume: Annotated[Path | None, Flag("PATH", "none")] = None
-    """Folder of a run that was stopped, to go on with; its settings are taken from there."""
-    tensorboard: Annotated[Path | None, Flag("[PATH]", "none; without a path, in the run folder")] = None
-    """Write the numbers of each epoch for TensorBoard, too."""
+    """Continue the stopped run in this folder, with its settings."""
+    tensorboard: Annotated[
+        Path | None, Flag("[PATH]", "no; without a path, in the run folder", alone=str(IN_RUN_FOLDER))
+    ] = None
+    """Also write the numbers of each epoch for TensorBoard."""
 
     def __post_init__(self) -> None:
         for name in ("out", "data_dir", "matrix", "labels", "resume", "tensorboard"):
@@ -231,11 +236,11 @@ class Experiment:
         check_warmup_loss(self.method, self.loss, self.warmup_loss, self.plan().warmup)
 
     def _check_numbers(self) -> None:
-        for name in ("rate", "tau"):
+        for name, called in (("rate", "rate"), ("tau", "tau (the noise rate)")):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, Real) and 0 <= float(value) < 1):
                 raise ValueError(
-                    f"{name} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %."
+                    f"{called} is {value}, but a share of labels lies from 0 to below 1: give 0.2 for 20 %."
                 )
         weight = self.joint_weight
         if weight is not None and not (isinstance(weight, Real) and 0 <= float(weight) <= 1):
@@ -374,7 +379,7 @@ class Experiment:
         return self.plan_and_notes()[0]
 
     def plan_and_notes(self) -> tuple[Plan, list[str]]:
-        """The plan, and a sentence for each default that had to shrink to fit the epochs."""
+        """The plan, and a sentence on the defaults that had to shrink to fit the epochs, if any."""
         recipe, fidelity = self.usual, self.parsed_fidelity
         usual_epochs = modern.MODERN_EPOCHS if self.is_modern else recipe.epochs
         epochs = self.epochs or usual_epochs - fidelity.epoch_short
@@ -410,7 +415,7 @@ class Experiment:
 
 
 def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan, list[str]]:
-    """A plan whose landmarks lie inside its epochs: those that do not are moved in proportion, and named.
+    """A plan whose landmarks lie inside its epochs: others are moved in proportion, and a note names them.
 
     A decay that the user begins after the last epoch never begins.
     """
@@ -424,11 +429,9 @@ def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan,
         changes["ramp"] = max(1, round(plan.ramp * share))
     if plan.warmup >= plan.epochs:
         changes["warmup"] = min(max(1, round(plan.warmup * share)), plan.epochs - 1)
-    notes = [
-        f"{name} shrinks from {getattr(plan, name)} to {value}, to fit {plan.epochs} epochs"
-        for name, value in changes.items()
-    ]
-    return replace(plan, **changes), notes
+    all_of_them = f"{plan.epochs} epochs" if plan.epochs > 1 else "a single epoch"
+    what = ", ".join(f"{name} from {getattr(plan, name)} to {value}" for name, value in changes.items())
+    return replace(plan, **changes), [f"to fit {all_of_them}, these defaults shrink: {what}"] if changes else []
 
 
 def differing_fields(one: Experiment, other: Experiment) -> set[str]:

@@ -75,7 +75,7 @@ class Result:
     device: str
 
     def network(self, n: int = 0, seed: int | None = None) -> nn.Module:
-        """A plain torch module: the n-th network of a seed, by default of the first, in evaluation mode."""
+        """The n-th network of a seed as a plain torch module in evaluation mode; by default of the first seed."""
         seeds = self.summary["seeds"]
         if seed is not None and seed not in seeds:
             raise ValueError(f"there is no run with seed {seed}: give one of {', '.join(map(str, seeds))}.")
@@ -97,22 +97,22 @@ def run(
     say: Callable[[str], None] = log.warning,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> Result:
-    """Do what `coteach run` does; in a script that torchrun has started, together with the other processes.
+    """Do what `coteach run` does. In a script started by torchrun, the processes share the work.
 
     Parameters
     ----------
     experiment : Experiment
     dataset : Dataset, optional
-        Instead of the one the experiment names: `coteach.Dataset.from_arrays(x, y, x_test, y_test)`, or
-        `coteach.Dataset.from_samples(train, test)` of what is not an array or does not fit into memory.
+        Your own data, instead of those that the experiment names: `Dataset.from_arrays(x, y, x_test, y_test)`, or
+        `Dataset.from_samples(train, test)` for data that are no arrays or do not fit into memory.
     view : callable, optional
-        (x_RB…, N) → x_NRB…: what each of the N networks sees of a sample, for Co-training on views of your own.
+        (x_RB…, N) → x_NRB…: what each of the N networks sees of a sample, for Co-training on your own views.
     trackers : sequence of Tracker
-        Told of every epoch, such as `TensorBoard()`; one that fails is left out, and the run goes on.
+        Called after every epoch, such as `TensorBoard()`; one that fails is left out, and the run continues.
     say : callable
-        Takes each line that the user should read; logged as a warning unless given.
+        Called with each line that the user should read; by default these are logged as warnings.
     on_epoch : callable
-        Called after every epoch, for a progress bar; of several processes in the first only.
+        Called after every epoch, for a progress bar; with several processes only in the first.
 
     Returns
     -------
@@ -141,16 +141,16 @@ def run_together(
     say: Callable[[str], None] = log.warning,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> list[Result]:
-    """Run experiments that share data set, network and method as one stack; each fills its own folder.
+    """Train experiments with the same data set, network and method together; each fills its own folder.
 
-    Those that have `resume` and `out` set to the folders of an earlier call, which was stopped, go on.
+    To continue an earlier call that was stopped, set `resume` and `out` of each experiment to its folder.
 
     Parameters
     ----------
     experiments : list of Experiment
         They may differ in noise, rate, labels, τ, seeds and folder.
     dataset, view, trackers, say, on_epoch
-        As `run` has them; trackers follow one experiment only.
+        As for `run`; trackers follow only one experiment.
 
     Returns
     -------

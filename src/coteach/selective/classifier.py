@@ -52,39 +52,40 @@ UNLEARNT = (
 
 
 class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Fit any classifier in rounds, each time on the samples of small loss.
+    """Fit any classifier in rounds, each time on the samples with small losses.
 
     Parameters
     ----------
     estimator : classifier, optional
-        With `predict_proba`. By default logistic regressions of our own, all folds and copies of which are fitted
-        together; held-out labels choose their penalty.
+        Any with `predict_proba`. The default is logistic regressions of our own: all folds and copies are fitted
+        together, and held-out labels choose their penalty.
     rule : {"mentornet", "coteaching", "jocor"}
         Whose small losses count: the model's own, those of the other of two copies, or of both together.
     noise_rate : float or "auto"
         The share of labels to leave out in the end. "auto" estimates it from held-out probabilities of the first
         fit, which needs folds.
     rounds : int
-        At most, after the first fit on everything. They end early when the same samples are picked again.
+        The most there can be, after the first fit on everything. They end early when the same samples are picked
+        again.
     ramp : int
         Rounds until the whole share is left out.
     folds : int
-        The loss of a sample comes from a fit without its fold. 0: from the fit that may have learnt it, which is
-        so many times cheaper.
+        The loss of a sample comes from a fit without its fold. With 0 it comes from the fit on all folds, which
+        may have learnt the sample, and costs that many times less.
     neighbours : int
-        How many of the nearest trusted samples vote beside the model on a label's quality; 0 for none. Only for
-        numbers, and only where the vote helps to predict held-out labels. Our own regressions predict with them,
-        too: the vote of the nearest learnt samples is a third of each probability.
+        How many of the nearest trusted samples vote on a label's quality, besides the model; 0 for none. They vote
+        only on tables of numbers, and only if the vote helps to predict held-out labels. Without an estimator they
+        also vote on predictions, where they count a third.
     relabel : bool
-        Whether the models learn, in the end, the likeliest class of each sample, its given label counting as
-        evidence, and the more the clearer it is. Otherwise they learn the kept samples as given. It changes no
-        label where `noise_rate` is 0, nor where the rounds were undone.
+        Learn corrected labels in the end: the likeliest class of each sample, its given label being evidence too,
+        weighted by its lead over the next class. If False, the models learn the kept samples as given. Nothing is
+        corrected where `noise_rate` is 0, or where the rounds were undone.
     keep_per_class : bool
         Leave out the same share of each class.
     standardize : bool or "auto"
-        Give each feature mean 0 and variance 1 for our own regressions and for finding neighbours. "auto" does so
-        unless features have about the same spread, as those of a trained network have, which share one unit. An
-        estimator of yours gets its samples as they are.
+        Give each feature mean 0 and variance 1, for our own regressions and for finding neighbours. "auto" does so
+        unless all features have about the same spread, like those of a trained network. Your own estimator gets
+        the samples as they are.
     random_state : int, RandomState or None
         Deals the folds.
 
@@ -92,10 +93,10 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     ----------
     classes_ : array of shape (C,)
     estimators_ : list
-        The model that predicts; without `relabel` one of each copy, fitted on what it kept.
+        The model that predicts. Without `relabel` one for each copy, fitted on what it kept.
     history_ : list of dict
-        Of each round: how many samples each copy kept, how many of them changed, the loss of the given labels and
-        the share of them that is predicted.
+        For each round: how many samples each copy kept, how many of them changed, the loss of the given labels,
+        and the share of them that is predicted.
     noise_rate_ : float
         The rate that the rounds were given.
     noise_estimate_ : NoiseEstimate or None
@@ -105,15 +106,15 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     learnt_labels_ : array of shape (M,)
         The labels that the models learnt in the end.
     label_quality_ : array of shape (M,)
-        How far each given label can be trusted, from 0 to 1: its probability beside that of the likeliest other,
-        each set against what is usual of its class. Below ½ the other is likelier, in this sense.
+        How far each given label can be trusted, from 0 to 1. It compares the label's probability with that of the
+        likeliest other class, each relative to what is usual for its class. Below ½ the other class is likelier.
     given_labels_, suggested_labels_ : arrays of shape (M,)
-        The labels that `fit` was given, and for each the likeliest class that it is not.
+        The labels that `fit` was given, and for each the likeliest other class.
     held_out_proba_ : array of shape (M, C)
-        The copies' mean probabilities of the first fit and of the last round, and half of the votes where
-        neighbours have one.
+        The copies' mean probabilities over the first fit and the last round. Where neighbours vote, half of it is
+        their vote.
     neighbour_votes_ : array of shape (M, C) or None
-        How many of the nearest trusted samples are labelled so.
+        How many of the nearest trusted samples have each label.
     n_features_in_ : int
 
     Examples
@@ -170,7 +171,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         Parameters
         ----------
         X : array-like of shape (M, F)
-            Whatever the estimator takes; without an estimator a table of numbers.
+            Whatever the estimator takes; without an estimator, a table of numbers.
         y : array-like of shape (M,)
             Given labels, some of them wrong.
         sample_weight : array-like of shape (M,), optional
@@ -316,7 +317,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         Parameters
         ----------
         X : array-like of shape (M, F)
-            As that of `fit`.
+            As for `fit`.
 
         Returns
         -------
@@ -346,12 +347,12 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         Parameters
         ----------
         X : array-like of shape (M, F)
-            As that of `fit`.
+            As for `fit`.
 
         Returns
         -------
         labels : array of shape (M,)
-            Of `classes_`.
+            Values of `classes_`.
 
         Examples
         --------
@@ -370,12 +371,12 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         Parameters
         ----------
         share : float, optional
-            Of all samples; by default the noise rate.
+            The share of all samples to list; by default the noise rate.
 
         Returns
         -------
         suspects : Suspects
-            Its `index`, `given`, `suggested` and `quality` are arrays of one shape, (round(share · M),).
+            Four arrays of round(share · M) values: `index`, `given`, `suggested` and `quality`.
 
         Examples
         --------

@@ -95,7 +95,7 @@ def pick_in_rounds(
         if number > rounds.ramp and settled:
             break
         known.add(kept_NM.tobytes())
-        enter_stage(f"round {number}, at most {rounds.most}")
+        enter_stage(f"round {number} of at most {rounds.most}")
         done.history.append(row_of(number, kept_NM, done.kept_NM))
         done.kept_NM, done.p_NMC = kept_NM, learners.probabilities(kept_NM * counts_M, fold_NM)
         done.history[-1] |= agreement(done.p_NMC, y_M)
