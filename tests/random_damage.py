@@ -38,7 +38,7 @@ from coteach.encoders.named import Encoder
 from coteach.files import as_csv
 from coteach.report import page, read  # noqa: F401 - the same
 from coteach.runs import checkpoint, run  # noqa: F401 - the same
-from coteach.selective.files import load_linear, save_linear
+from coteach.selective.files import load_selective, save_selective
 from killed import die_at
 
 RUN = shlex.split(
@@ -227,7 +227,7 @@ class Soak:
             y, models = np.arange(40) % 2, self.whole / "models"
             models.mkdir()
             RobustClassifier(noise_rate=0.1, epochs=1, random_state=0).fit(x, y).save(models / "network")
-            save_linear(SelectiveTrainingClassifier(noise_rate=0.1, rounds=1).fit(x, y), models / "linear")
+            save_selective(SelectiveTrainingClassifier(noise_rate=0.1, rounds=1).fit(x, y), models / "linear")
             ledger = Ledger(40)
             ledger.note(np.arange(40), x, y)
             ledger.save(models / "ledger")
@@ -457,7 +457,7 @@ class Soak:
 
 READERS = {
     "network": lambda path, x: RobustClassifier.load(path).predict_proba(x),
-    "linear": lambda path, x: load_linear(path).predict_proba(x),
+    "linear": lambda path, x: load_selective(path).predict_proba(x),
     "ledger": lambda path, x: Ledger.load(path).quality(),
 }
 

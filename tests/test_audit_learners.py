@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from coteach.audit.encoding import features
 from coteach.audit.judge import learner_for, selective_classifier
 from coteach.audit.samples import LabelledSamples
 from coteach.cli import main
-from coteach.selective.files import load_linear, save_linear
+from coteach.selective import SelectiveTrainingClassifier
+from coteach.selective.files import load_selective, save_selective
+from coteach.selective.saved import SavedTrees
 from estimator_cases import three_clouds
 
 
@@ -60,7 +63,8 @@ def test_an_audit_with_another_learner_finds_the_wrong_labels_and_says_why(learn
     assert "trusted neighbours 20 are 'ash'" in first["reason"]
     summary = json.loads(Path("o/summary.json").read_text("utf-8"))
     assert summary["settings"]["classifier"]["rule"] == "mentornet"
-    assert Path("o/model.safetensors").exists() == (learner == "linear")
+    x = features("o", "t.csv")
+    assert (load_selective("o/model.safetensors").predict(x) == table[1]).mean() > 0.9
 
 
 def test_the_linear_model_of_an_audit_predicts_again(table):
@@ -80,7 +84,7 @@ def test_the_linear_model_of_an_audit_predicts_again(table):
             "o",
         ]
     )
-    model = load_linear("o/model.safetensors")
+    model = load_selective("o/model.safetensors")
     x = features("o", "t.csv")
     assert (model.predict(x) == truth).mean() > 0.97
     np.testing.assert_allclose(model.predict_proba(x).sum(1), 1)
@@ -97,19 +101,62 @@ def test_what_is_saved_is_what_was_fitted(curved, tmp_path):
     x = x * [1, 2, 300, 4, 5] + 5
     classifier = selective_classifier("linear", noise_rate=0.1, random_state=0).fit(x, y)
     assert (classifier.neighbour_model_ is not None) == curved  # which know more where classes are no half spaces
-    save_linear(classifier, tmp_path / "model.safetensors")
-    saved = load_linear(tmp_path / "model.safetensors")
+    save_selective(classifier, tmp_path / "model.safetensors")
+    saved = load_selective(tmp_path / "model.safetensors")
     np.testing.assert_allclose(saved.predict_proba(x), classifier.predict_proba(x), atol=1e-4)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_saved_trees_are_those_that_were_fitted(n_classes, tmp_path):
+    x, y = three_clouds(150)
+    names = np.array(["ash", "birch", "cedar"])[y % n_classes]
+    classifier = SelectiveTrainingClassifier(
+        HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5, random_state=0),
+        noise_rate=0.1,
+        rounds=1,
+        folds=2,
+        random_state=0,
+    ).fit(x, names)
+    save_selective(classifier, tmp_path / "model.safetensors")
+    saved = load_selective(tmp_path / "model.safetensors")
+    new = np.random.default_rng(1).normal(size=(500, 5)) * 3
+    np.testing.assert_allclose(saved.predict_proba(new), classifier.predict_proba(new), atol=1e-12)
+    assert saved.predict(new).tolist() == classifier.predict(new).tolist()
+    assert saved.predict_proba(new[:0]).shape == (0, n_classes)
+    with pytest.raises(ValueError, match="give 5 features a sample"):
+        saved.predict(new[:, :3])
+
+
+@pytest.mark.parametrize(
+    "array, change",
+    [
+        ("left_L", lambda left: np.zeros_like(left)),  # a way without end
+        ("right_L", lambda right: right + 10**6),
+        ("root_T", lambda root: root - 1),
+        ("feature_L", lambda feature: feature + 5),
+        ("feature_L", lambda feature: feature.astype(np.float64)),
+        ("value_L", lambda value: value[:-1]),
+        ("baseline_S", lambda baseline: baseline[:-1]),
+    ],
+)
+def test_trees_that_would_fail_or_never_end_are_refused(array, change):
+    x, y = three_clouds(60)
+    trees = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5)
+    saved = SavedTrees.of(SelectiveTrainingClassifier(trees, noise_rate=0, rounds=0, folds=2).fit(x, y))
+    facts, arrays = saved.as_arrays()
+    assert SavedTrees.from_arrays(facts, arrays).predict(x[:3]).shape == (3,)
+    with pytest.raises(ValueError):
+        SavedTrees.from_arrays(facts, arrays | {array: change(arrays[array])})
 
 
 def test_a_file_of_something_else_is_no_linear_model(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"weight": np.zeros(2)}, tmp_path / "m.safetensors")
-    with pytest.raises(ValueError, match="holds no linear model"):
-        load_linear(tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="holds no linear model or trees"):
+        load_selective(tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match="cannot be read"):
-        load_linear(tmp_path / "none.safetensors")
+        load_selective(tmp_path / "none.safetensors")
 
 
 def test_networks_have_reasons_too(table):

@@ -20,7 +20,7 @@ from coteach.report.read import read_run
 from coteach.runs import checkpoint
 from coteach.runs.experiment import Experiment
 from coteach.runs.run import run, run_together
-from coteach.selective.files import load_linear, save_linear
+from coteach.selective.files import load_selective, save_selective
 from coteach.tensor_files import refuse_damaged, with_checksum
 from estimator_cases import quick, three_clouds
 from resume_cases import assert_same_folder, experiment, stopped
@@ -245,9 +245,9 @@ def test_noise_and_models_are_the_same_bytes_every_time(tmp_path):
 
 def test_a_damaged_linear_model_or_ledger_is_refused(tmp_path):
     x, y = three_clouds(30)
-    save_linear(SelectiveTrainingClassifier(noise_rate=0.1, folds=2, rounds=0).fit(x, y), tmp_path / "linear")
+    save_selective(SelectiveTrainingClassifier(noise_rate=0.1, folds=2, rounds=0).fit(x, y), tmp_path / "linear")
     Ledger(5, ["cat", "dog"]).save(tmp_path / "ledger")
-    for name, load_again in (("linear", load_linear), ("ledger", Ledger.load)):
+    for name, load_again in (("linear", load_selective), ("ledger", Ledger.load)):
         load_again(tmp_path / name)
         content = (tmp_path / name).read_bytes()
         for at in range(0, len(content), 5):

@@ -12,7 +12,7 @@ from coteach import RobustClassifier, SelectiveTrainingClassifier
 from coteach.audit.encoding import features
 from coteach.audit.predict import images_in
 from coteach.cli import main
-from coteach.selective.files import load_linear, save_linear
+from coteach.selective.files import load_selective, save_selective
 from estimator_cases import quick, three_clouds
 from permissions import needs_users, ordinary_user, public_folder
 
@@ -54,7 +54,7 @@ def test_a_linear_model_labels_arrays(saved, tmp_path, capsys):
     _, x = saved
     y = np.array(["ash", "birch", "cedar"])[three_clouds()[1]]
     model = SelectiveTrainingClassifier(noise_rate=0.1, random_state=0).fit(x, y)
-    save_linear(model, tmp_path / "linear.safetensors")
+    save_selective(model, tmp_path / "linear.safetensors")
     main(["predict", str(tmp_path / "linear.safetensors"), str(tmp_path / "new.npz")])
     rows = rows_of(capsys.readouterr().out)
     assert [row["predicted"] for row in rows] == model.predict(x[:7]).tolist()
@@ -148,7 +148,9 @@ def test_the_linear_model_of_an_audit_labels_new_data(linear, tmp_path, capsys):
     folder, x = linear
     main(["predict", str(folder), str(tmp_path / "new.npz")])
     rows = rows_of(capsys.readouterr().out)
-    assert [row["predicted"] for row in rows] == load_linear(folder / "model.safetensors").predict(x[:7]).tolist()
+    assert [row["predicted"] for row in rows] == load_selective(folder / "model.safetensors").predict(
+        x[:7]
+    ).tolist()
     for new, said in (
         (x[:7, :1], "x has shape (7, 1): give 5 features"),
         (x[:7] * np.nan, "sample 0 has a feature"),

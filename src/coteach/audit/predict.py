@@ -15,25 +15,23 @@ from coteach.audit.samples import Skipped
 from coteach.audit.tables import TableEncoder
 from coteach.classifier import RobustClassifier
 from coteach.classifier.files import USUAL_NAME
-from coteach.selective.files import SavedLinearModel, is_linear, load_linear
+from coteach.selective.files import SavedModel, is_selective, load_selective
 
 READ_TOGETHER = 256  # images
 
 
-Model = RobustClassifier | SavedLinearModel
+Model = RobustClassifier | SavedModel
 
 
 def load_model(model: Path, module: str | None, device: str) -> tuple[Model, Path | None]:
     """The classifier, and the folder that tells how its data became numbers, if there is one."""
     path = model / USUAL_NAME if model.is_dir() else model
     if model.is_dir() and not path.is_file():
-        raise ValueError(
-            f"{model} holds no {USUAL_NAME}: give a model file, or the folder of an audit without --learner trees."
-        )
+        raise ValueError(f"{model} holds no {USUAL_NAME}: give a model file, or the folder of an audit.")
     beside = path.parent / ENCODING_FILE
     folder = path.parent if model.is_dir() or beside.is_symlink() or beside.exists() else None
-    if is_linear(path):
-        return load_linear(path), folder
+    if is_selective(path):
+        return load_selective(path), folder
     classifier = RobustClassifier.load(path, module=module_named(module))
     classifier.set_params(device=device)
     return classifier, folder

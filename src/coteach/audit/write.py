@@ -30,7 +30,7 @@ from coteach.labels.checked import draw_to_check
 from coteach.labels.ledger import Suspects
 from coteach.runs.folder import write_summary
 from coteach.selective import SelectiveTrainingClassifier
-from coteach.selective.files import save_linear
+from coteach.selective.files import save_selective
 
 MODEL = "model.safetensors"
 PACKAGES = ("torch", "numpy", "scikit-learn", "safetensors", "pillow", "pyarrow")
@@ -71,17 +71,15 @@ def write_findings(
 
 
 def write_model(findings: Findings, folder: Path, module: str | None) -> None:
-    """With how to load it; trees cannot be written without pickle, so there is none of them."""
+    """With how to load it."""
     classifier = findings.classifier
-    linear = isinstance(classifier, SelectiveTrainingClassifier)
-    if linear and classifier.estimator is not None:
-        return
-    if linear:
-        save_linear(classifier, folder / MODEL)
+    in_rounds = isinstance(classifier, SelectiveTrainingClassifier)
+    if in_rounds:
+        save_selective(classifier, folder / MODEL)
     else:
         classifier.save(folder / MODEL)
     write_encoding(folder, findings.samples.encoding)
-    write_atomically(folder / "model.md", how_to_load(findings.samples, folder, module, linear))
+    write_atomically(folder / "model.md", how_to_load(findings.samples, folder, module, in_rounds))
 
 
 def suspect_rows(findings: Findings) -> Iterable[list[Any]]:
@@ -158,7 +156,7 @@ def cleaned_rows(findings: Findings) -> Iterable[list[Any]]:
         yield [findings.samples.ids[i], findings.samples.y[i]]
 
 
-def how_to_load(samples: LabelledSamples, folder: Path, module: str | None, linear: bool = False) -> str:
+def how_to_load(samples: LabelledSamples, folder: Path, module: str | None, in_rounds: bool = False) -> str:
     """Lines that run as they stand, with the audited data as the example."""
     own = module is not None and ":" in module
     encoder = samples.settings.get("encoder", "none")
@@ -167,15 +165,15 @@ def how_to_load(samples: LabelledSamples, folder: Path, module: str | None, line
     embeddings = samples.settings.get("embeddings")
     images = None if embeddings or samples.paths is None else [str(path) for path in samples.paths[:2]]
     example = images or embeddings or str(samples.source)
+    own_module = ", module=module" if own else ""
+    where = str(folder / MODEL)
     lines = [
-        "from coteach.selective.files import load_linear" if linear else "from coteach import RobustClassifier",
+        f"from coteach{'.selective.files import load_selective' if in_rounds else ' import RobustClassifier'}",
         "from coteach.audit.encoding import features",
         *([f"from {module.replace(':', ' import ')} as module"] if module and own else []),
         *([f"from {encoder.replace(':', ' import ')} as encoder"] if code else []),
         "",
-        f"classifier = load_linear({str(folder / MODEL)!r})"
-        if linear
-        else f"classifier = RobustClassifier.load({str(folder / MODEL)!r}{', module=module' if own else ''})",
+        f"classifier = {'load_selective' if in_rounds else 'RobustClassifier.load'}({where!r}{own_module})",
         f"x = features({str(folder)!r}, {example!r}{own_encoder})  # as the audit read its own",
         "labels = classifier.predict(x)",
         "probabilities = classifier.predict_proba(x)  # columns in the order of classifier.classes_",
