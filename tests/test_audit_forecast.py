@@ -7,8 +7,8 @@ import pytest
 from torch import nn
 
 from coteach import RobustClassifier
-from coteach.audit import judge as module
-from coteach.audit.judge import evenly_from_classes, forecast, seconds_from_epochs
+from coteach.audit import forecast as module
+from coteach.audit.forecast import evenly_from_classes, forecast, seconds_from_epochs
 from coteach.audit.samples import LabelledSamples
 from coteach.cli import main
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from coteach.audit.encoding import features
-from coteach.audit.judge import learner_for, selective_classifier
+from coteach.audit.learners import learner_for, selective_classifier
 from coteach.audit.samples import LabelledSamples
 from coteach.cli import main
 from coteach.selective import SelectiveTrainingClassifier

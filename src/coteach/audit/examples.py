@@ -35,7 +35,7 @@ def trusted_examples(
     of_class = {c: best_of(np.flatnonzero(free_M & (samples.y == c)), quality_M, each) for c in classes}
     index = np.concatenate([*of_class.values(), np.array([], dtype=np.int64)])
     first = dict(zip(classes, np.cumsum([0, *map(len, of_class.values())]).tolist(), strict=False))
-    seen_SF, at_hand_PF = directions(samples.x, suspects.index, index)
+    seen_SF, at_hand_PF = unit_vectors(samples.x, suspects.index, index)
 
     def beside(labels: np.ndarray) -> list[list[int]]:
         found: list[list[int]] = [[]] * len(suspects)
@@ -55,7 +55,7 @@ def best_of(index: np.ndarray, quality_M: np.ndarray, n: int) -> np.ndarray:
     return best[np.unique(np.linspace(0, len(best) - 1, min(n, len(best))).astype(np.int64))]
 
 
-def directions(x: np.ndarray, suspects: np.ndarray, at_hand: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def unit_vectors(x: np.ndarray, suspects: np.ndarray, at_hand: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Unit vectors of features from their mean, so that products say what is alike (SF, PF); zeros for pixels."""
     if x.ndim != 2 or not len(at_hand):
         return np.zeros((len(suspects), 1)), np.zeros((len(at_hand), 1))

@@ -10,7 +10,7 @@ import numpy as np
 from coteach.audit.arrays import load_arrays
 from coteach.audit.encoding import ENCODING_FILE, features, read_encoding
 from coteach.audit.images import files_below
-from coteach.audit.judge import module_named
+from coteach.audit.learners import module_named
 from coteach.audit.samples import Skipped
 from coteach.audit.tables import TableEncoder
 from coteach.classifier import RobustClassifier

@@ -25,7 +25,7 @@ from coteach.terminal import console, open_page, progress_bars
 from coteach.turns import modules_from_here
 
 if TYPE_CHECKING:
-    from coteach.audit.judge import Learner
+    from coteach.audit.learners import Learner
     from coteach.audit.samples import LabelledSamples, Skipped
 
 AUDIT_EXAMPLES = """
@@ -257,14 +257,9 @@ def audit_command(audit: Audit) -> None:
         return
     began = time.perf_counter()
     with claimed_folder(audit.out) as folder, ExitStack() as stack:
-        from coteach.audit.judge import (
-            forecast,
-            judge,
-            learner_for,
-            new_classifier,
-            notes_beforehand,
-            selective_classifier,
-        )
+        from coteach.audit.forecast import forecast
+        from coteach.audit.judge import judge
+        from coteach.audit.learners import learner_for, new_classifier, notes_beforehand, selective_classifier
         from coteach.audit.samples import usable
         from coteach.audit.write import write_findings
         from coteach.encoders.named import is_code

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from coteach.checks import check_labels, check_same_length
+from coteach.labels.quality import softmax
 
 __all__ = ["NoiseEstimate", "estimate_noise", "estimate_of_hard_samples"]
 
@@ -254,11 +255,6 @@ def interval_of(rate: float, readings: Sequence[float], n: int) -> tuple[float, 
 def per_row(counts_CC: np.ndarray) -> np.ndarray:
     total_C1 = counts_CC.sum(1, keepdims=True)
     return np.where(total_C1 > 0, counts_CC / np.where(total_C1 > 0, total_C1, 1), np.eye(len(counts_CC)))
-
-
-def softmax(score_MC: np.ndarray) -> np.ndarray:
-    weight_MC = np.exp(score_MC - score_MC.max(1, keepdims=True))
-    return weight_MC / weight_MC.sum(1, keepdims=True)
 
 
 def _check_probabilities(probabilities: Any) -> np.ndarray:

@@ -61,7 +61,8 @@ class SavedLinearModel:
         if "voters" in facts:
             learnt: dict[str, Any] = {name: arrays[name] for name in NEIGHBOUR_ARRAYS}
             neighbours = NeighbourModel(**learnt, n_classes=len(classes), voters=facts["voters"])
-        return cls(classes, *(arrays[name] for name in ("weight", "bias", "mean", "scale")), neighbours)
+        weight, bias, mean, scale = (arrays[name] for name in ("weight", "bias", "mean", "scale"))
+        return cls(classes, weight, bias, mean, scale, neighbours)
 
     def predict_proba(self, x_MK: np.ndarray) -> np.ndarray:
         x_MK = checked_rows(x_MK, len(self.weight_KC))
@@ -131,9 +132,9 @@ class SavedTrees:
             and len(trees.baseline_S) == (len(trees.classes_) if len(trees.classes_) > 2 else 1)
             and len(trees.root_T) % len(trees.baseline_S) == 0
             and ((trees.left_L > own_L) & (trees.right_L > own_L) | leaf_L).all()
-            and is_within(children, len(own_L))
-            and is_within(trees.root_T, len(own_L))
-            and is_within(trees.feature_L, trees.features)
+            and are_indices(children, len(own_L))
+            and are_indices(trees.root_T, len(own_L))
+            and are_indices(trees.feature_L, trees.features)
         )
         if not whole:
             raise ValueError("arrays that are no trees")
@@ -170,5 +171,5 @@ def checked_rows(x_MK: np.ndarray, features: int) -> np.ndarray:
     return x_MK
 
 
-def is_within(index: np.ndarray, n: int) -> bool:
+def are_indices(index: np.ndarray, n: int) -> bool:
     return index.dtype.kind == "i" and bool(((index >= 0) & (index < n)).all())
