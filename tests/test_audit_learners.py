@@ -2,15 +2,18 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from coteach.audit.choice import candidates_for, choose_learner
 from coteach.audit.encoding import features
-from coteach.audit.learners import learner_for, selective_classifier
+from coteach.audit.learners import check_learner, selective_classifier
 from coteach.audit.samples import LabelledSamples
+from coteach.classifier import RobustClassifier
 from coteach.cli import main
 from coteach.selective import SelectiveTrainingClassifier
 from coteach.selective.files import load_selective, save_selective
@@ -173,17 +176,38 @@ def samples_with(shape: tuple[int, ...], **settings: str) -> LabelledSamples:
     return LabelledSamples(x, np.zeros(len(x)), ["a"] * len(x), "arrays", Path("x"), settings=settings)
 
 
-def test_auto_is_linear_on_features_of_an_encoder_alone():
-    plain, encoded, pixels = (
-        samples_with((4, 3)),
-        samples_with((4, 3), encoder="wordllama"),
-        samples_with((4, 3, 8, 8)),
-    )
-    assert [learner_for("auto", s, []) for s in (plain, encoded, pixels)] == ["network", "linear", "network"]
-    assert learner_for("auto", encoded, ["epochs"]) == "network"
-    assert learner_for("trees", plain, []) == "trees"
+def test_pixels_and_flags_of_networks_need_a_network_and_trees_are_for_tables():
+    encoded, pixels = samples_with((4, 3), encoder="wordllama"), samples_with((4, 3, 8, 8))
+    assert candidates_for(encoded, []) == ["linear", "network"]
+    assert candidates_for(encoded, ["epochs"]) == ["network"]
+    assert candidates_for(pixels, []) == ["network"]
+    table = replace(samples_with((4, 3)), kind="table")
+    assert candidates_for(table, []) == ["linear", "network", "trees"]
+    assert candidates_for(replace(table, texts=["a"] * 4), []) == ["linear", "network"]
+    check_learner("trees", table)
     with pytest.raises(ValueError, match="give --encoder"):
-        learner_for("linear", pixels, [])
+        check_learner("linear", pixels)
+
+
+def in_four_corners(n: int) -> LabelledSamples:
+    """Opposite corners are of one class, so that no plane parts them; other columns blur who is near."""
+    x = np.random.default_rng(0).uniform(-1, 1, size=(n, 12))
+    y = np.where((x[:, 0] > 0) == (x[:, 1] > 0), "same", "other")
+    y[::10] = y[1::10]  # some are wrong
+    return LabelledSamples(x, y, list(map(str, range(n))), "table", Path("x"))
+
+
+def test_auto_takes_the_cheapest_that_predicts_held_out_labels_as_well_as_any():
+    network = RobustClassifier(random_state=0, epochs=3, device="cpu")
+    x, y = three_clouds(200)
+    easy = LabelledSamples(x, y, list(map(str, range(200))), "table", Path("x"))
+    choice = choose_learner(["linear", "network"], network, easy)
+    assert (choice.learner, choice.held_out) == ("linear", 50)
+    assert choice.accuracies["linear"] > 0.9
+    bent = choose_learner(["linear", "trees"], network, in_four_corners(400))
+    assert bent.learner == "trees"
+    assert bent.accuracies["trees"] > bent.accuracies["linear"] + 0.2
+    assert bent.why.startswith("--learner trees is the cheapest that predicts held-out labels well: linear ")
 
 
 def test_flags_of_networks_go_with_networks(table, capsys):

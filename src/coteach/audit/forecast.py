@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from coteach.audit.learners import Learner, shape_of
-from coteach.audit.samples import LabelledSamples
+from coteach.audit.samples import LabelledSamples, evenly_from_classes
 from coteach.classifier import RobustClassifier
 from coteach.classifier.inputs import channels_first
 from coteach.classifier.modules import checked_network, chosen_module
@@ -112,10 +112,3 @@ def seconds_from_epochs(one_epoch: RobustClassifier, samples: LabelledSamples, b
         if expected < SHORT_TRAINING or (warm and (seconds > LONG_ENOUGH_TO_TIME or len(part) == len(samples))):
             return expected
         few, warm = few * 4 if warm or seconds < LONG_ENOUGH_TO_TIME else few, True
-
-
-def evenly_from_classes(y_M: np.ndarray, n: int) -> np.ndarray:
-    """Numbers of about n samples, evenly from all classes, and at least one of each."""
-    by_class = np.argsort(y_M, kind="stable")
-    even = by_class[np.linspace(0, len(y_M) - 1, min(n, len(y_M))).astype(np.int64)]
-    return np.union1d(even, np.unique(y_M, return_index=True)[1])

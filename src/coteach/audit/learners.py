@@ -1,7 +1,7 @@
 """What learns in an audit: networks, linear models, boosted trees."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -27,14 +27,10 @@ def new_classifier(module: str | None, device: str, **settings: Any) -> RobustCl
     return classifier
 
 
-def learner_for(asked: str, samples: LabelledSamples, network_flags: Sequence[str]) -> str:
-    """What is asked for, or what suits the features."""
-    if asked != "auto":
-        if asked != "network" and samples.x.ndim != 2:
-            raise ValueError(f"--learner {asked} learns from features, not from pixels: give --encoder, too.")
-        return asked
-    of_network = samples.settings.get("encoder", "none") != "none" or samples.settings.get("embeddings")
-    return "linear" if samples.x.ndim == 2 and of_network and not network_flags else "network"
+def check_learner(asked: str, samples: LabelledSamples) -> None:
+    """Raise a ValueError if it cannot learn these samples."""
+    if asked in ("linear", "trees") and samples.x.ndim != 2:
+        raise ValueError(f"--learner {asked} learns from features, not from pixels: give --encoder, too.")
 
 
 def selective_classifier(learner: str, **settings: Any) -> SelectiveTrainingClassifier:

@@ -153,6 +153,13 @@ def without_lone_classes(samples: LabelledSamples) -> LabelledSamples:
     return replace(samples.take(np.flatnonzero(~lone)), skipped=(*samples.skipped, *more))
 
 
+def evenly_from_classes(y_M: np.ndarray, n: int) -> np.ndarray:
+    """Numbers of about n samples, evenly from all classes, and at least one of each."""
+    by_class = np.argsort(y_M, kind="stable")
+    even = by_class[np.linspace(0, len(y_M) - 1, min(n, len(y_M))).astype(np.int64)]
+    return np.union1d(even, np.unique(y_M, return_index=True)[1])
+
+
 def notes_on_look_alikes(classes: Iterable[str]) -> list[str]:
     """A note for each two labels that are one to the eye; they stay two classes."""
     seen: dict[str, str] = {}

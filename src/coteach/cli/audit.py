@@ -91,7 +91,7 @@ class Audit:
     size: Annotated[int | None, Flag("N", "32; the encoder's own if there is one")] = None
     """Width and height to which images are resized, in pixels."""
     learner: Annotated[Literal["auto", "network", "linear", "trees"], Flag("NAME", "auto")] = "auto"
-    """What learns: linear (for features), trees (for tables) or network; auto is linear or network."""
+    """What learns: linear, trees (for tables) or network; auto compares them on held-out labels."""
     method: Annotated[str | None, Flag("NAME", "coteaching", "Method:" + names.help_list(AUDIT_METHODS))] = None
     loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSS_MEANINGS))] = None
     network: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
@@ -257,9 +257,10 @@ def audit_command(audit: Audit) -> None:
         return
     began = time.perf_counter()
     with claimed_folder(audit.out) as folder, ExitStack() as stack:
+        from coteach.audit.choice import candidates_for, choose_learner
         from coteach.audit.forecast import forecast
         from coteach.audit.judge import judge
-        from coteach.audit.learners import learner_for, new_classifier, notes_beforehand, selective_classifier
+        from coteach.audit.learners import check_learner, new_classifier, notes_beforehand, selective_classifier
         from coteach.audit.samples import usable
         from coteach.audit.write import write_findings
         from coteach.encoders.named import is_code
@@ -284,7 +285,16 @@ def audit_command(audit: Audit) -> None:
         print_line(f"reading {audit.source}")
         samples = usable(read_samples(audit))
         print_samples(samples)
-        learner = learner_for(audit.learner, samples, audit.network_flags)
+        check_learner(audit.learner, samples)
+        learners = [audit.learner]
+        if audit.learner == "auto":
+            learners = candidates_for(samples, audit.network_flags)
+        learner = learners[0]
+        if len(learners) > 1:
+            with expected_progress("comparing learners", None) as say, listening(say):
+                choice = choose_learner(learners, classifier, samples)
+            learner = choice.learner
+            print_line(f"note: {choice.why}")
         if learner != "network":
             classifier = selective_classifier(
                 learner,
@@ -292,8 +302,6 @@ def audit_command(audit: Audit) -> None:
                 keep_per_class=audit.keep_per_class,
                 random_state=audit.seed,
             )
-        if audit.learner == "auto" and learner != "network":
-            print_line("note: linear models learn these features as well as a network, and in seconds")
         called = LEARNERS.get(learner, audit.method or "coteaching")
         for note in notes_beforehand(classifier, samples):
             print_line(f"note: {note}")
