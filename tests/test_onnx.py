@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 import coteach
+from coteach.classifier import classifier
+from coteach.engine.precision import Precision
 from estimator_cases import quick, three_clouds
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -37,7 +39,8 @@ def test_a_classifier_of_tables(method, tmp_path):
     assert names == ["x"]
 
 
-def test_a_classifier_of_images_by_the_modern_recipe(tmp_path):
+def test_a_classifier_of_images_by_the_modern_recipe(tmp_path, monkeypatch):
+    monkeypatch.setattr(classifier, "choose_precision", lambda *_: Precision.FLOAT32)  # as the file computes
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (40, 3, 16, 16), dtype=np.uint8)
     model = coteach.RobustClassifier(noise_rate=0.1, epochs=2, module__width=0.25, random_state=0)

@@ -47,7 +47,7 @@ def likeliest_classes(opinions: Sequence[np.ndarray], labels_M: np.ndarray) -> t
     >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.8, 0.2], [0.1, 0.9], [0.3, 0.7]])  # the third is given wrongly
     >>> classes, lead = likeliest_classes([p], np.array([0, 0, 1, 1, 1]))
     >>> classes.tolist(), lead.round(1).tolist()
-    ([0, 0, 0, 1, 1], [0.9, 0.7, 0.3, 1.0, 0.8])
+    ([0, 0, 0, 1, 1], [1.0, 0.9, 0.2, 1.0, 0.9])
     """
     score_MC = scores_of_classes(opinions, labels_M)
     given_as_CC = np.zeros((score_MC.shape[1],) * 2)  # from a class to what its samples are given as
