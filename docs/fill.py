@@ -29,6 +29,11 @@ docs/images/claims.svg, is drawn anew:
 
     <!-- claims: number says verdict why presets -->
     <!-- end -->
+
+Any page may also have a table of docs/benchmark_tables.py, by its name:
+
+    <!-- benchmark: ranking -->
+    <!-- end -->
 """
 
 import json
@@ -37,6 +42,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import stdev
 
+from benchmark_tables import benchmark_table
 from claims import claims_table, draw_claims
 
 from coteach.names import FLAG_WORDS, METHOD_LABELS
@@ -55,6 +61,7 @@ FIGURE = "results/human/human.svg"
 PEOPLE = re.compile(r"(<!-- people: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 PUBLISHED = re.compile(r"(<!-- published: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 CLAIMS = re.compile(r"(<!-- claims: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BENCHMARK = re.compile(r"(<!-- benchmark: ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 # Presets with a page of their own: the same runs with more seeds and other networks; another recipe.
 ELSEWHERE = {"divergence", "human"}
 
@@ -87,6 +94,7 @@ def filled_in(text: str, cells: list[Cell]) -> str:
     text = MARKED.sub(lambda found: with_table(found, of_methods), text)
     text = NAMED.sub(lambda found: with_rows(found, of_methods), text)
     text = CLAIMS.sub(lambda found: between(found, [claims_table(found[2].split())]), text)
+    text = BENCHMARK.sub(lambda found: between(found, [benchmark_table(found[2])]), text)
     return with_people(text, cells) if PEOPLE.search(text) or PUBLISHED.search(text) else text
 
 

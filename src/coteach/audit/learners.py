@@ -41,6 +41,13 @@ def selective_classifier(learner: str, **settings: Any) -> SelectiveTrainingClas
     return classifier
 
 
+def learner_name(classifier: Learner) -> str:
+    """As --learner has it."""
+    if isinstance(classifier, RobustClassifier):
+        return "network"
+    return "linear" if classifier.estimator is None else "trees"
+
+
 def notes_beforehand(classifier: Learner, samples: LabelledSamples) -> list[str]:
     """What the user may want to change before a training."""
     if not isinstance(classifier, RobustClassifier):

@@ -20,6 +20,7 @@ from coteach.audit.check import CHECK, CHECK_PAGE, QUALITY, check_fingerprint, c
 from coteach.audit.decisions import audit_fingerprint
 from coteach.audit.encoding import write_encoding
 from coteach.audit.judge import Findings, likeliest_others, of_both_labels, probabilities_of
+from coteach.audit.learners import learner_name
 from coteach.audit.oddities import Oddities, find_oddities
 from coteach.audit.review import review_page, shown_cells, shown_texts
 from coteach.audit.samples import LabelledSamples
@@ -190,6 +191,7 @@ def audit_summary(findings: Findings, seconds: dict[str, float], module: str | N
     return {
         "source": str(samples.source),
         "kind": samples.kind,
+        "learner": learner_name(classifier),
         "samples": len(samples),
         "shape": list(samples.x.shape[1:]),
         "suspects": len(suspects),

@@ -257,10 +257,9 @@ def audit_command(audit: Audit) -> None:
         return
     began = time.perf_counter()
     with claimed_folder(audit.out) as folder, ExitStack() as stack:
-        from coteach.audit.choice import candidates_for, choose_learner
         from coteach.audit.forecast import forecast
         from coteach.audit.judge import judge
-        from coteach.audit.learners import check_learner, new_classifier, notes_beforehand, selective_classifier
+        from coteach.audit.learners import new_classifier, notes_beforehand, selective_classifier
         from coteach.audit.samples import usable
         from coteach.audit.write import write_findings
         from coteach.encoders.named import is_code
@@ -285,16 +284,8 @@ def audit_command(audit: Audit) -> None:
         print_line(f"reading {audit.source}")
         samples = usable(read_samples(audit))
         print_samples(samples)
-        check_learner(audit.learner, samples)
-        learners = [audit.learner]
-        if audit.learner == "auto":
-            learners = candidates_for(samples, audit.network_flags)
-        learner = learners[0]
-        if len(learners) > 1:
-            with expected_progress("comparing learners", None) as say, listening(say):
-                choice = choose_learner(learners, classifier, samples)
-            learner = choice.learner
-            print_line(f"note: {choice.why}")
+        read = time.perf_counter()
+        learner = learner_of(audit, classifier, samples)
         if learner != "network":
             classifier = selective_classifier(
                 learner,
@@ -305,7 +296,7 @@ def audit_command(audit: Audit) -> None:
         called = LEARNERS.get(learner, audit.method or "coteaching")
         for note in notes_beforehand(classifier, samples):
             print_line(f"note: {note}")
-        read = time.perf_counter()
+        compared = time.perf_counter()
         print_line("timing an epoch" if learner == "network" else "timing rounds on a few samples")
         seconds = forecast(classifier, samples)
         timed = time.perf_counter()
@@ -322,7 +313,8 @@ def audit_command(audit: Audit) -> None:
             findings = judge(classifier, samples, audit.share)
         spent = {
             "reading": read - began,
-            "forecast": timed - read,
+            "comparing": compared - read,
+            "forecast": timed - compared,
             "training": findings.seconds,
             "expected": whole,
         }
@@ -335,6 +327,23 @@ def audit_command(audit: Audit) -> None:
             print_line(f"to know how many labels are wrong: decide on {folder / 'check.html'}, in a browser")
         if audit.open:
             open_page(folder / ("check.html" if audit.check else "review.html"))
+
+
+def learner_of(audit: Audit, network: Any, samples: "LabelledSamples") -> str:
+    """The one that is asked for, or that predicts held-out labels as well as any."""
+    from coteach.audit.choice import candidates_for, choose_learner
+    from coteach.audit.learners import check_learner
+
+    if audit.learner != "auto":
+        check_learner(audit.learner, samples)
+        return audit.learner
+    candidates = candidates_for(samples, audit.network_flags)
+    if len(candidates) == 1:
+        return candidates[0]
+    with expected_progress("comparing learners", None) as say, listening(say):
+        choice = choose_learner(candidates, network, samples)
+    print_line(f"note: {choice.why}")
+    return choice.learner
 
 
 def open_earlier_page(folder: Path) -> None:
