@@ -175,6 +175,42 @@ def learners() -> str:
     return markdown(["", "linear", "network", "trees", "what `auto` took", "how often"], rows)
 
 
+AUDIT_LABELS = {
+    "digits": "digits, 1,797 images of 8×8 (`--npz`)",
+    "breast cancer": "breast cancer, 569 rows of a table",
+    "wine": "wine, 178 rows of a table",
+    "20 Newsgroups": "20 Newsgroups, 11,296 texts, 20 classes",
+    **{f"photos, {name}": f"4,000 photos, CIFAR-10N {name}" for name in ("aggre", "rand1", "worst")},
+}
+
+
+def audits() -> str:
+    """What the command finds in files as people have them."""
+    rows = []
+    for row in read("own-data"):
+        low, high = (100 * bound for bound in row["interval"])
+        estimate = f"{100 * row['estimated']:.1f} %"
+        if not low <= 100 * row["wrong"] <= high:
+            estimate = f"**{estimate}**"
+        shares = (row[key] for key in ("precision", "recall", "first_100"))
+        rows.append(
+            [
+                AUDIT_LABELS[row["case"]],
+                row["learner"],
+                f"{100 * row['wrong']:.1f} %",
+                f"{estimate} ({low:.1f}–{high:.1f})",
+                f"{row['average_precision']:.3f}",
+                f"{row['suspects']:,}",
+                *("–" if share is None else f"{share:.2f}" for share in shares),
+                f"{100 * row['left']:.1f} %",
+                f"{100 * row['relabelled']:.1f} %",
+                f"{row['seconds']:.0f}",
+            ]
+        )
+    head = ["", "learner", "wrong", "estimated (interval)", "AP", "suspects", "precision", "recall", "first 100"]
+    return markdown([*head, "wrong in `cleaned.csv`", "if relabelled", "seconds"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
-    one.__name__: one for one in (ranking, cleaning, parts, accuracies, intervals, reviews, learners)
+    one.__name__: one for one in (ranking, cleaning, parts, accuracies, intervals, reviews, learners, audits)
 }

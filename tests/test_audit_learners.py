@@ -176,9 +176,10 @@ def samples_with(shape: tuple[int, ...], **settings: str) -> LabelledSamples:
     return LabelledSamples(x, np.zeros(len(x)), ["a"] * len(x), "arrays", Path("x"), settings=settings)
 
 
-def test_pixels_and_flags_of_networks_need_a_network_and_trees_are_for_tables():
+def test_each_kind_of_samples_has_its_candidates():
     encoded, pixels = samples_with((4, 3), encoder="wordllama"), samples_with((4, 3, 8, 8))
-    assert candidates_for(encoded, []) == ["linear", "network"]
+    assert candidates_for(encoded, []) == ["linear"]
+    assert candidates_for(samples_with((4, 3)), []) == ["linear", "network"]
     assert candidates_for(encoded, ["epochs"]) == ["network"]
     assert candidates_for(pixels, []) == ["network"]
     table = replace(samples_with((4, 3)), kind="table")

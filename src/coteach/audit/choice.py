@@ -36,11 +36,16 @@ class LearnerChoice:
 
 
 def candidates_for(samples: LabelledSamples, network_flags: Sequence[str]) -> list[str]:
-    """What may learn these samples, the cheapest first. Pixels need a network; trees are for cells of a table."""
+    """What may learn these samples, the cheapest first. Pixels need a network; trees are for cells of a table.
+
+    Features of a trained network are for linear models. There, whoever predicts noisy labels better may only have
+    learnt more of the errors: rules and people err by what the features show.
+    """
     if samples.x.ndim != 2 or network_flags:
         return ["network"]
-    made = samples.settings.get("encoder", "none") != "none" or "embeddings" in samples.settings
-    cells = samples.kind == "table" and not made and samples.texts is None
+    if samples.settings.get("encoder", "none") != "none" or "embeddings" in samples.settings:
+        return ["linear"]
+    cells = samples.kind == "table" and samples.texts is None
     return ["linear", "network", *(["trees"] if cells else [])]
 
 
