@@ -127,6 +127,16 @@ def test_every_claim_has_one_verdict_and_its_numbers():
     assert told.format(len(found), **count) in " ".join((ROOT / "docs/replication.md").read_text("utf-8").split())
 
 
+def test_nowhere_has_the_paper_a_loss_by_name():
+    """It writes ℓ, and says no more."""
+    named = re.compile(
+        r"paper(?:'s)?\s+(?:\w+\s+)?(?:loss|recipe|writes|takes|uses)\b[^.|]*(?:entropy|logarithm|softmax)"
+    )
+    files = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", *ROOT.glob("src/**/*.py")]
+    assert [path for path in files if named.search(path.read_text("utf-8"))] == []
+    assert named.search("The paper's loss is minus the logarithm")
+
+
 @pytest.mark.parametrize("page", [*PAGES, "README.md"])
 def test_links_inside_the_project_lead_somewhere(page):
     text = (ROOT / page).read_text("utf-8")
