@@ -50,6 +50,29 @@ def test_the_losses_and_warm_ups_of_the_benchmarks_are_those_of_their_raw_files(
     assert quoted <= known, quoted - known
 
 
+def test_tables_of_single_runs_in_the_benchmarks_are_their_raw_files():
+    page = (ROOT / "benchmarks/README.md").read_text("utf-8").replace("**", "")
+
+    def raw(name: str) -> list[dict]:
+        return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+
+    audits = {(row["dataset"], row["noise"], row["rate"], row["loss"]): row for row in raw("audit-h200")}
+    for (*problem, loss), row in audits.items():
+        if loss is None:
+            own = [of["average_precision"] for of in (row, audits[*problem, "gce"])]
+            numbers = [*own, row["cleanlab_self_confidence"], row["cleanlab_normalized_margin"], row["time_share"]]
+            assert "| {:.3f} | {:.3f} | {:.3f} | {:.3f} | {:.2f} ".format(*numbers) in page, problem
+    for row in raw("openset"):
+        assert f"| {row['last_ten']:.2f} | {row['best']:.2f} |" in page, row["setting"]
+    for row in raw("noise-rate-h200"):
+        if row["dataset"] == "mnist":
+            told = [100 * row["accuracy"], 100 * row["accuracy_told"]]
+            assert (
+                "| {:+.3f} | {:.3f} – {:.3f} | {:.1f} | {:.1f} |".format(row["error"], *row["interval"], *told)
+                in page
+            )
+
+
 def test_the_tables_of_rounds_are_those_of_their_raw_files():
     cells: dict[tuple, list[float]] = {}
     for name in ("real", "real-parts"):
@@ -125,6 +148,16 @@ def test_every_claim_has_one_verdict_and_its_numbers():
     count = Counter(word for word, _ in found.values())
     told = "Of {} claims {holds} hold, {partly} hold in part, {no} do not, and {open} are open."
     assert told.format(len(found), **count) in " ".join((ROOT / "docs/replication.md").read_text("utf-8").split())
+
+
+def test_nowhere_has_the_paper_a_loss_by_name():
+    """It writes ℓ, and says no more."""
+    named = re.compile(
+        r"paper(?:'s)?\s+(?:\w+\s+)?(?:loss|recipe|writes|takes|uses)\b[^.|]*(?:entropy|logarithm|softmax)"
+    )
+    files = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", *ROOT.glob("src/**/*.py")]
+    assert [path for path in files if named.search(path.read_text("utf-8"))] == []
+    assert named.search("The paper's loss is minus the logarithm")
 
 
 @pytest.mark.parametrize("page", [*PAGES, "README.md"])

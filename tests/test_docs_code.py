@@ -114,8 +114,8 @@ def measured_seeds() -> dict[str, set[int]]:
     return found
 
 
-@pytest.mark.parametrize("page", QUOTING)
-def test_a_command_of_a_methods_page_was_measured_as_it_stands(page):
+@pytest.mark.parametrize("page", [*QUOTING, "README.md"])
+def test_a_command_above_a_table_was_measured_as_it_stands(page):
     """Other labels, another precision, another reading of a method: each would be another row than the table's."""
     known = measured_seeds()
     for experiment in map(cli.parsed, commands(page)):

@@ -1,6 +1,8 @@
 """Fidelity as a word, and every switch alone: it changes the thing it names and nothing else."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coteach.fidelity import AUTHORS, PAPER, SWITCHES, Fidelity, parse
+from coteach.losses import softmax_twice
 from coteach.methods import METHODS
 from coteach.plan import Plan
 from coteach.runs.experiment import Experiment
 from tiny import PLAN, opinionated, problem, run_fit
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "fidelity.md").read_text("utf-8")
 
 # ---- the word -------------------------------------------------------------------------------------------------
 
@@ -71,6 +77,24 @@ def test_every_row_that_changes_a_result_has_a_switch():
     rows = [row for row, _ in SWITCHES.values()]
     assert sorted(rows) == [*range(1, 14), 17, 18, 22, 28]
     assert all(story for _, story in SWITCHES.values())
+
+
+def test_the_page_has_every_row_once_and_every_switch_under_its_number():
+    rows = re.findall(r"^\| (\d+) \| (?:`(\w+)` \|)?", PAGE, re.MULTILINE)
+    assert sorted(int(row) for row, _ in rows) == list(range(1, 29))
+    assert {name: int(row) for row, name in rows if name} == {name: row for name, (row, _) in SWITCHES.items()}
+    assert "| 1 | `softmax_twice` | only ℓ, without a name; " in PAGE
+
+
+def test_pages_have_the_bounds_of_softmax_twice():
+    ten_classes = torch.tensor([99.0] + [0.0] * 9)
+    lowest, highest = (softmax_twice(ten_classes, torch.tensor(label)).item() for label in (0, 1))
+    assert f"({lowest:.2f} to {highest:.2f} for ten classes)" in PAGE
+    method, report = (
+        (DOCS / page).read_text("utf-8") for page in ("methods/coteaching_plus.md", "replication.md")
+    )
+    assert f"from {lowest:.2f} to {highest:.2f} for ten classes" in method
+    assert f"between {lowest:.2f} and {highest:.2f}" in report
 
 
 # ---- switches of the trainer ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 import plain
 from coteach.data.base import Rows
@@ -19,7 +20,7 @@ from plain_cases import assert_trains_like_the_plain_loop
 from plain_methods import estimated_matrix
 from resume_cases import experiment, stopped
 from run_cases import silent
-from tiny import BY_RULE, PLAN, convolutional, mlp, normed, problem, run_fit
+from tiny import BY_RULE, PLAN, F, convolutional, mlp, normed, problem, run_fit
 
 HELD = replace(PLAN, held_out=0.2, lr=0.1)  # so fast that the last epoch is not the best
 
@@ -48,6 +49,11 @@ def test_the_estimate_is_read_off_the_best_weights():
     first, _ = plain.train("standard", p, 0, HELD, mlp)
     torch.testing.assert_close(training.matrix_RCC[0], estimated_matrix(first.best[0], p.x_M))
     assert not torch.allclose(training.matrix_RCC[0], estimated_matrix(first.networks[0], p.x_M))
+
+
+def test_no_outlier_is_left_out_of_the_estimate_from_100_classes_on():
+    hundred = replace(problem(runs=1), n_classes=100)
+    assert_trains_like_the_plain_loop("f_correction", replace(HELD, epochs=4), lambda: nn.Linear(F, 100), hundred)
 
 
 def test_the_same_samples_are_held_out_for_every_run_and_none_of_them_is_dealt():

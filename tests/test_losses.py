@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from coteach import names
-from coteach.losses import LOSSES, Loss, cross_entropy, forward_corrected, joint, smoothed
+from coteach.losses import (
+    LOSSES,
+    Loss,
+    cross_entropy,
+    forward_corrected,
+    joint,
+    smoothed,
+    transition_from_posteriors,
+)
 
 SEEDS = st.integers(0, 2**32)
 
@@ -207,3 +215,15 @@ def test_smoothed_gradient():
     logits, target = draw(8, 2, 1, 3)
     loss = smoothed(joint(cross_entropy, 0.3), 0.2)
     assert torch.autograd.gradcheck(lambda z: loss(z, target), logits.requires_grad_())
+
+
+# ---- the matrix of F-correction -------------------------------------------------------------------------------
+
+
+def test_what_one_row_of_the_estimate_leaves_out_the_next_rows_still_read():
+    """The authors overwrite it, so that the second row would begin with a zero."""
+    sure = torch.linspace(0.1, 0.45, 40)
+    p_MC = torch.stack([sure, sure.roll(1), 1 - sure - sure.roll(1)], 1)  # two of 40 are left out of each class
+    assert torch.equal(transition_from_posteriors(p_MC), p_MC[[37, 38, 3]])
+    overwritten = torch.where(p_MC >= sure[38], 0, p_MC)
+    assert overwritten[38, 0] == 0

@@ -60,8 +60,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         what nobody knows of their own data.
     loss : str, optional
         A name in `coteach.LOSSES`; by default the method's own. For "coteaching" the modern recipe uses
-        cross-entropy. The paper's recipe uses cross-entropy for the warm-up and "softmax_twice" after it, which
-        keeps wrong labels from spoiling what a small network knows.
+        cross-entropy. `recipe="paper"` uses cross-entropy for the warm-up and then "softmax_twice", as in the
+        code of the Co-teaching+ authors. That keeps wrong labels from spoiling what a small network knows.
     recipe : {"auto", "paper", "modern"}
         Sets the defaults. "modern" is for images: a fast network learns shifted, mirrored and cut images by SGD,
         with one cycle of the learning rate and averaged weights. "paper" uses small networks and Adam. "auto" is
