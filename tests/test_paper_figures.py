@@ -205,8 +205,11 @@ def test_a_reading_that_all_lines_share_is_not_told_of_each(name, told, untold, 
 
 # ---- words ----------------------------------------------------------------------------------------------------
 
-RESULTS = Path(__file__).parents[1] / "results"
-DOCS_IMAGES = Path(__file__).parents[1] / "docs" / "images"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+KEPT_FIGURES = [
+    path for part in ("results", "docs/images", "benchmarks/results") for path in (ROOT / part).rglob("*.svg")
+]
 
 
 def test_no_flag_is_left_in_what_figures_say():
@@ -218,7 +221,7 @@ def test_no_flag_is_left_in_what_figures_say():
 
 def test_type_in_figures_has_at_least_eight_points():
     """At the width of a page: an SVG's units are points there, or pixels."""
-    for path in [*RESULTS.glob("*/*.svg"), *RESULTS.glob("*.svg"), *DOCS_IMAGES.glob("*.svg")]:
+    for path in KEPT_FIGURES:
         text = path.read_text("utf-8")
         unit = 1 if 'width="504pt"' in text else 0.75
         sizes = re.findall(r"font(?:-size)?(?::|=\")[^;\"]*?([\d.]+)(?=px|\")", text)
