@@ -73,7 +73,7 @@ def nearest_samples(x_MF: np.ndarray, most: int = CANDIDATES, among: int = MOST_
 
 
 def directions(x_MF: np.ndarray, centre_F: np.ndarray) -> Tensor:
-    """Unit vectors, seen from the centre."""
+    """Unit vectors from the centre."""
     x = torch.from_numpy(np.ascontiguousarray(x_MF - centre_F, dtype=np.float32))
     return x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
 

@@ -23,7 +23,7 @@ class Dot:
 
 
 ALONE = "nothing changed"
-KEEP_TYPES = {1: "λ stays (type 1)", 2: "λ goes on falling (type 2)"}
+KEEP_TYPES = {1: "λ stays (type 1)", 2: "λ keeps falling (type 2)"}
 
 
 def blocks(records: list[dict[str, Any]]) -> dict[tuple[str, str], list[Dot]]:
