@@ -65,8 +65,8 @@ def message(found: list[Claim]) -> str:
     """How the paper's claims came out."""
     theirs = Counter(claim.verdict for claim in found if not claim.ours)
     return (
-        f"Of {theirs.total()} claims of the paper {theirs['holds']} hold, {theirs['partly']} hold in part, "
-        f"{theirs['no']} do not, {theirs['open']} are open"
+        f"Of the paper's {theirs.total()} claims, {theirs['holds']} hold, {theirs['partly']} hold in part, "
+        f"{theirs['no']} do not, and {theirs['open']} are open"
     )
 
 
@@ -80,11 +80,11 @@ def draw_claims(path: Path) -> None:
     }
     figure, axes = new_figure(1, 1, 0.21 * len(rows) + 1.05)
     labels = [f"{row} ({numbers(found, row)})" for row in rows]
-    draw_heat(axes[0, 0], cells, labels, [name.replace("-I", "-\nI") for name in DATASETS])
+    draw_heat(axes[0, 0], cells, labels, [name.replace("-", "-\n") for name in DATASETS])
     for y in range(1, len(rows)):
         axes[0, 0].axhline(y, color=GRID, linewidth=0.5, zorder=0)
     caption = (
-        "Partly: in some settings, or as the authors run it, not as published. Open: not measured, or not enough."
+        "Partly: only in some settings, or only with the authors' code. Open: not measured well enough to say."
     )
     tell(figure, message(found), f"{caption} In brackets: the claims' numbers.")
     save(figure, [path])

@@ -4,11 +4,13 @@ The repository's root is the source folder, so that a link from one Markdown fil
 wherever else the files are read, and Sphinx checks it. Nothing is asked of the network.
 """
 
+import ast
 import os
 import re
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 from docutils import nodes
 from pygments.lexers import BashLexer
@@ -70,6 +72,26 @@ class CommandHelp(SphinxDirective):
         return nodes.section("", nodes.title("", title), block, ids=[nodes.make_id(title)])
 
 
+class Example(SphinxDirective):
+    """A script of examples/: its docstring, which is Markdown, and its code."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        path = Path(__file__).parents[1] / "examples" / self.arguments[0]
+        self.env.note_dependency(str(path))
+        script = path.read_text("utf-8")
+        told = ast.get_docstring(ast.parse(script)) or ""
+        code = script.removeprefix('"""').partition('"""')[2].strip()
+        return [*self.parse_text_to_nodes(told), nodes.literal_block("", code, language="python")]
+
+
+def link_example_pages(app: Sphinx, name: str, source: list[str]) -> None:
+    """The list of examples leads to their pages; where the files alone are read, to the scripts."""
+    if name == "examples/README":
+        source[0] = re.sub(r"\((\w+)\.py\)", r"(../docs/examples/\1.md)", source[0])
+
+
 def shorten_signature(app: Sphinx, what: str, name: str, obj: object, *_: object) -> tuple[str, None] | None:
     """An experiment's types hold the texts of its flags, which the page of the command line shows."""
     if name != "coteach.Experiment":
@@ -112,4 +134,6 @@ def setup(app: Sphinx) -> None:
     app.add_post_transform(NumbersToTheRight)
     app.connect("autodoc-process-signature", shorten_signature)
     app.add_directive("command-help", CommandHelp)
+    app.add_directive("example", Example)
+    app.connect("source-read", link_example_pages)
     app.add_lexer("console", BashLexer)  # ours have no prompt, and would all be taken for output

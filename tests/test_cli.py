@@ -376,7 +376,12 @@ def test_the_version_names_what_a_report_of_a_bug_needs(capsys):
     main(["--version"])
     told = capsys.readouterr().out
     assert told.startswith(f"coteach {coteach.__version__}, torch {torch.__version__}, Python 3.")
-    assert f'version = "{coteach.__version__}"' in (ROOT / "pyproject.toml").read_text("utf-8")
+    for file, line in (
+        ("pyproject.toml", f'version = "{coteach.__version__}"'),
+        ("CITATION.cff", f"version: {coteach.__version__}"),
+        ("CHANGELOG.md", f"## [{coteach.__version__}] - "),
+    ):
+        assert line in (ROOT / file).read_text("utf-8"), file
 
 
 def test_a_mistake_is_followed_by_no_examples(capsys):

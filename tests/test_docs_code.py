@@ -41,7 +41,11 @@ def blocks(page: str, language: str) -> list[str]:
 def commands(page: str) -> list[list[str]]:
     """The arguments of each `coteach …`, also of `torchrun … -m coteach …`."""
     lines = [shlex.split(line, comments=True) for block in blocks(page, "console") for line in block.splitlines()]
-    return [words[words.index("coteach") + 1 :] for words in lines if "coteach" in words and words[0] != "git"]
+    return [
+        words[words.index("coteach") + 1 :]
+        for words in lines
+        if "coteach" in words and words[0] not in ("git", "pip")
+    ]
 
 
 # ---- Python -----------------------------------------------------------------------------------------------------

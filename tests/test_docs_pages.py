@@ -1,5 +1,6 @@
 """The site in a real browser: nothing is too wide, text stands out, code is copied, words are found."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,12 @@ def test_a_block_of_code_is_copied(site, browser):
     assert page.evaluate("navigator.clipboard.readText()").startswith("make demo")
     assert button.inner_text() == "Copied"
     context.close()
+
+
+def test_the_replication_report_is_six_pages_on_paper(site, page):
+    page.goto((site / "docs" / "replication.html").as_uri())
+    printed = page.pdf(format="A4", prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 6
 
 
 @pytest.mark.parametrize("words", ["mislabeled", "label errors", "data cleaning"])

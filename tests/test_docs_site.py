@@ -90,6 +90,12 @@ def test_every_page_is_in_the_index():
     assert pages <= listed, pages - listed
 
 
+def test_every_example_has_a_page():
+    pages = (page.read_text("utf-8") for page in (DOCS / "examples").glob("*.md"))
+    shown = [name for page in pages for name in re.findall(r"\{example\} (\w+\.py)", page)]
+    assert sorted(shown) == sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+
+
 def test_the_reference_has_every_public_name():
     text = "".join(page.read_text("utf-8") for page in API_PAGES)
     missing = [name for name in coteach.__all__ if not re.search(rf":: coteach\.{name}$", text, re.MULTILINE)]

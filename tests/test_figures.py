@@ -250,7 +250,7 @@ def test_a_figure_is_as_wide_as_a_page_and_its_type_as_large_as_in_print(figure,
     drawn = figure()
     assert drawn.get_size_inches()[0] == 7
     sizes = {text.get_fontsize() for text in drawn.findobj(plt.Text) if text.get_text()}
-    assert sizes <= {figures.SMALL, figures.TEXT}
+    assert sizes <= {figures.TEXT}
     assert 'width="504' in (tmp_path / "figure.svg").read_text()
 
 

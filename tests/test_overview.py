@@ -45,7 +45,7 @@ def test_every_row_takes_the_cell_that_it_names(records):
     cifar = overview.column_cells(records, overview.COLUMN_GROUPS[1], ("symmetric", 0.5))
     files = {
         "Standard (%)": "cifar10/standard-authors-symmetric-0.5.json",
-        "F-correction, told the flips": "cifar10/f_correction_known-authors-held_out-0-symmetric-0.5.json",
+        "F-correction, true matrix": "cifar10/f_correction_known-authors-held_out-0-symmetric-0.5.json",
         "JoCoR": "jocor/cifar10-jocor-authors-symmetric-0.5.json",
         "Co-teaching+, as published": "cifar10/coteaching_plus-paper-symmetric-0.5.json",
         "Co-teaching+, authors' code": "cifar10/coteaching_plus-authors-symmetric-0.5.json",
@@ -81,7 +81,7 @@ def test_the_overview_has_every_number_and_its_message_is_that_of_the_numbers(re
         standard, ours = means.pop("Standard (%)"), means.get("Co-teaching, recommended loss")
         for label, mean in means.items():
             assert signed(mean - standard) in found, label
-        means.pop("F-correction, told the flips", None)
+        means.pop("F-correction, true matrix", None)
         if ours is not None:
             gains.append(ours - standard)
             best += ours == max(means.values())

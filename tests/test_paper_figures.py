@@ -205,7 +205,11 @@ def test_a_reading_that_all_lines_share_is_not_told_of_each(name, told, untold, 
 
 # ---- words ----------------------------------------------------------------------------------------------------
 
-RESULTS = Path(__file__).parents[1] / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+KEPT_FIGURES = [
+    path for part in ("results", "docs/images", "benchmarks/results") for path in (ROOT / part).rglob("*.svg")
+]
 
 
 def test_no_flag_is_left_in_what_figures_say():
@@ -213,6 +217,16 @@ def test_no_flag_is_left_in_what_figures_say():
         for text in texts(path):
             assert "_" not in text, (path.name, text)
             assert not re.search(r"cifar|mnist|cnn7|Q̂|\bmae\b|\bgce\b", text), (path.name, text)
+
+
+def test_type_in_figures_has_at_least_eight_points():
+    """At the width of a page: an SVG's units are points there, or pixels."""
+    for path in KEPT_FIGURES:
+        text = path.read_text("utf-8")
+        unit = 1 if 'width="504pt"' in text else 0.75
+        sizes = re.findall(r"font(?:-size)?(?::|=\")[^;\"]*?([\d.]+)(?=px|\")", text)
+        assert sizes, path.name
+        assert min(map(float, sizes)) * unit >= 8, path.name
 
 
 def test_no_figure_has_more_names_than_can_be_looked_up():
@@ -241,7 +255,7 @@ def test_what_coteaching_plus_is_worth_is_told_in_either_reading():
         panel(standard=30.0, coteaching_plus__paper=80.0),
     ]
     said = words.over_coteaching(settings)
-    assert said.endswith("−6.0 to +1.0 as published, −1.5 to +1.5 as its authors run it")
+    assert said.endswith("−6.0 to +1.0 points as published, −1.5 to +1.5 points with the authors' code")
     assert words.over_coteaching(settings[2:]) == ""
 
 

@@ -8,12 +8,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MOST_WORDS, MOST_DECIMALS = 25, 2
 PAGES = [
-    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"),
     *(
         f"docs/{name}.md"
         for name in (
             *("README", "start", "choosing", "idea", "own-data", "modern", "given-labels", "guesses", "glossary"),
-            *("imbalance", "cleanlab", "distributed", "extending"),
+            *("imbalance", "cleanlab", "distributed", "extending", "rounds", "own-loop", "architecture"),
+            *("reliability", "command-line", "references"),
             *("results", "replication", "fidelity", "speed", "human", "report", "api"),
         )
     ),

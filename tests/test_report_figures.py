@@ -37,7 +37,8 @@ def refused(words: str, capsys) -> str:
 
 
 def texts(path: str) -> set[str]:
-    return {element.text or "" for element in ElementTree.parse(path).iter() if element.tag.endswith("}text")}
+    found = [element.text or "" for element in ElementTree.parse(path).iter() if element.tag.endswith("}text")]
+    return {text.replace("\N{NO-BREAK SPACE}", " ") for text in found}
 
 
 # ---- figures ---------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ _MODULES = ("data", "losses", "networks", "noise", "rules", "schedules")
 _WITH_EXTRAS = ("hf",)  # not in `from coteach import *`, which must not need them
 
 __all__ = [*sorted(_WHERE), *_MODULES]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ COLOURS = {name: facts.colour for name, facts in METHOD_FACTS.items()}
 MARKERS = {name: facts.marker for name, facts in METHOD_FACTS.items()}
 # Figures are drawn at the width of a page, so that a point of type is a point.
 WIDTH = 7.0  # inches
-TITLE, TEXT, SMALL = 9.0, 8.0, 7.0  # points
+TITLE, TEXT = 9.0, 8.0  # points
 INK, MUTED, GREY, GRID = "#222222", "#555555", "#8a8a8a", "#e3e3e3"
 # Where a figure says something, these are what it says it of; every other line is grey.
 COLOURED = ("standard", "coteaching", "coteaching_plus")
@@ -87,7 +87,7 @@ def plain_panel(ax: "Axes") -> None:
     ax.spines[["top", "right"]].set_visible(False)
     for spine in ax.spines.values():
         spine.set(linewidth=0.6, color=MUTED)
-    ax.tick_params(labelsize=SMALL, width=0.6, length=2.5, color=MUTED, labelcolor=INK)
+    ax.tick_params(labelsize=TEXT, width=0.6, length=2.5, color=MUTED, labelcolor=INK)
     for text in (ax.xaxis.label, ax.yaxis.label):
         text.set(fontsize=TEXT, color=INK)
     ax.margins(x=0.01)
@@ -141,8 +141,8 @@ def tell(figure: "Figure", message: str, caption: str) -> None:
         )  # fmt: skip
         take_from_top(figure, 1.25 * TITLE * (1 + lines.count("\n")) + 4)
     if caption:
-        lines = wrapped(caption, SMALL)
-        figure.supxlabel(lines, x=0.004, ha="left", fontsize=SMALL, color=MUTED, parse_math=False)
+        lines = wrapped(caption, TEXT)
+        figure.supxlabel(lines, x=0.004, ha="left", fontsize=TEXT, color=MUTED, parse_math=False)
 
 
 def points_high(figure: "Figure") -> float:
@@ -164,7 +164,7 @@ def wrapped(text: str, size: float, weight: str = "normal") -> str:
 
     font = FontProperties(family=SETTINGS["font.sans-serif"], weight=weight, size=size)
     lines = [""]
-    for word in text.split():
+    for word in re.sub(r"± (?=\d)", "±\N{NO-BREAK SPACE}", text).split(" "):
         longer = f"{lines[-1]} {word}".strip()
         width, _, _ = text_to_path.get_text_width_height_descent(longer, font, ismath=False)
         if width > 0.95 * 72 * WIDTH and lines[-1]:  # hinted letters are a little wider
@@ -235,7 +235,7 @@ def method_of(label: str) -> str:
 
 # ---- names at the ends of lines, each with a piece of its line, so that grey will do --------------------------
 
-APART = 9.0  # points, as all lengths here, from one name to the next
+APART = 10.0  # points, as all lengths here, from one name to the next
 SAMPLE = (9, 25)  # from the edge of the panel, where the piece of line begins and ends
 NAME_AT = 28
 
@@ -336,7 +336,7 @@ def write_name(figure: "Figure", ax: "Axes", line: "Line2D", place: float) -> No
         str(line.get_label()),
         transform=beside(NAME_AT),
         va="center",
-        fontsize=SMALL,
+        fontsize=TEXT,
         color=INK,
         parse_math=False,
     )

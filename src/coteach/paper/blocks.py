@@ -9,7 +9,7 @@ from coteach.fidelity import parse
 from coteach.figures import COLOURS, INK, MUTED, TEXT, name_panel, new_figure, over_seeds, save, tell
 from coteach.names import DATASET_LABELS, LOSS_MEANINGS, METHOD_FACTS, METHOD_LABELS
 from coteach.paper.heat import HeatCell, colour_of, draw_heat
-from coteach.paper.words import READINGS, best_pair, in_words, noise_of, reading_words, share_of_the_way
+from coteach.paper.words import READINGS, best_pair, in_words, noise_of, reading_words, share_of_the_gap
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Dot:
 
 
 ALONE = "nothing changed"
-KEEP_TYPES = {1: "λ stays (type 1)", 2: "λ goes on falling (type 2)"}
+KEEP_TYPES = {1: "λ stays (type 1)", 2: "λ keeps falling (type 2)"}
 
 
 def blocks(records: list[dict[str, Any]]) -> dict[tuple[str, str], list[Dot]]:
-    """What is compared with each other, on one data set; Co-teaching+ as its authors run it is in every block."""
+    """What is compared with each other, on one data set; Co-teaching+ with the authors' code is in every block."""
     found: dict[str, list[Dot]] = {"losses": [], "switches": [], "keep": []}
     for record in records:
         s = record["summary"]
@@ -111,13 +111,12 @@ def draw_block(block: str, dataset: str, dots: list[Dot], paths: list[Path]) -> 
     spread = over_seeds(counts, "± 1 standard deviation; hollow: each seed")
     if block == "switches":
         caption = (
-            "Co-teaching+ with details of the authors' code one by one, and that code without some (dashed: both)."
+            "Co-teaching+ as published with single details of the authors' code, and that code without some. "
+            "Dashed: both unchanged."
         )
         message = f"{name}: {switches_message(dots)}"
     else:
-        caption = (
-            "Co-teaching+ as its authors run it; dashed: with λ as usual, which stays where τ puts it (type 1)."
-        )
+        caption = "Co-teaching+ with the authors' code. Dashed: λ as usual, which stays where τ puts it (type 1)."
         message = f"{name}: how much to keep, with the noise rate τ too low, right, or too high"
     draw_dots(dots, paths, f"{caption} {spread}.", message)
 
@@ -212,4 +211,4 @@ def switches_message(dots: list[Dot]) -> str:
     both = [column for column in begin if column in there and column in end]
     if not both:
         return "details of the authors' code one by one"
-    return share_of_the_way(*([means[column] for column in both] for means in (begin, there, end)))
+    return share_of_the_gap(*([means[column] for column in both] for means in (begin, there, end)))

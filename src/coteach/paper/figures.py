@@ -176,7 +176,7 @@ def draw_times(dataset: str, records: CellRecords, paths: list[Path]) -> None:
     axes[0, 0].set_ylabel("test accuracy (%)")
     spread = over_seeds(len(record["runs"]) for record in records)
     caption = (
-        f"Co-teaching with either loss, or one after the other; Co-teaching+ as its authors run it. {spread}."
+        f"Co-teaching with either loss, or one after the other; Co-teaching+ with the authors' code. {spread}."
     )
     tell(figure, f"{DATASET_LABELS[dataset]}: {times_message(records)}", caption)
     add_legend(figure, axes, columns=2)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coteach.figures import SMALL, TEXT
+from coteach.figures import TEXT
 
 # Grounds of text, so the same in the dark, where lines are brighter.
 GAIN, LOSS, NEITHER = "#0a6fae", "#dd6f1c", "#fdfdfd"
@@ -33,7 +33,7 @@ def draw_heat(
     ax.set_xlim(0, len(columns))
     ax.set_ylim(len(rows), 0)
     ax.xaxis.tick_top()
-    ax.set_xticks([x + 0.5 for x in range(len(columns))], columns, fontsize=SMALL)
+    ax.set_xticks([x + 0.5 for x in range(len(columns))], columns, fontsize=TEXT)
     ax.set_yticks([y + 0.5 for y in range(len(rows))], rows, fontsize=TEXT)
     for (row, column), cell in cells.items():
         box = Rectangle((column + 0.03, row + 0.04), 0.94, 0.92, facecolor=cell.ground, linewidth=0)
@@ -41,7 +41,7 @@ def draw_heat(
             box.set(hatch="////", hatch_linewidth=0.5, edgecolor=blended("#ffffff", cell.ground, 0.6))
         ax.add_patch(box)
         ax.text(
-            column + 0.5, row + 0.52, cell.text, ha="center", va="center", fontsize=SMALL,
+            column + 0.5, row + 0.52, cell.text, ha="center", va="center", fontsize=TEXT,
             color=readable_on(cell.ground), weight="bold" if cell.best else "normal", parse_math=False,
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ import numpy as np
 from coteach.names import DATASET_LABELS, LOSS_LABELS
 
 READINGS = {"paper": "as published", "authors": "authors' code"}
-READING_PHRASES = {"as published": "as published", "authors' code": "as its authors run it"}
+READING_PHRASES = {"as published": "as published", "authors' code": "with the authors' code"}
 NETWORK_WORDS = {
     "mlp": "one hidden layer",
     "mlp3": "two hidden layers",
@@ -18,7 +18,7 @@ NETWORK_WORDS = {
     "cnn7_printed": "7-layer CNN as printed",
     "cnn7_dense": "7-layer CNN, dense",
 }
-DETAILS = {"Q known": "told the flips", "warmup 0": "no warm-up"}
+DETAILS = {"Q known": "true matrix", "warmup 0": "no warm-up"}
 
 
 def plain_words(label: str) -> str:
@@ -84,8 +84,10 @@ def over_coteaching(settings: Settings) -> str:
         for s in plain:
             if base and s["method"] == "coteaching_plus":
                 gains.setdefault(reading_words(s["fidelity"]), []).append(s["mean"] - base[0])
-    known = [f"{points_words(gains[name])} {READING_PHRASES[name]}" for name in READING_PHRASES if name in gains]
-    return f"Points of Co-teaching+ over Co-teaching: {', '.join(known)}" if known else ""
+    known = [
+        f"{points_words(gains[name])} points {READING_PHRASES[name]}" for name in READING_PHRASES if name in gains
+    ]
+    return f"Co-teaching+ against Co-teaching: {', '.join(known)}" if known else ""
 
 
 def apart_again(curves: Iterable[np.ndarray]) -> str:
@@ -118,7 +120,7 @@ def of_all(some: int, n: int) -> str:
     return f"all {n} settings" if some == n else f"{some} of {n} settings"
 
 
-def share_of_the_way(begin: Iterable[float], there: Iterable[float], end: Iterable[float]) -> str:
-    """How much of the gain from the paper to the authors' code one switch alone makes up."""
+def share_of_the_gap(begin: Iterable[float], there: Iterable[float], end: Iterable[float]) -> str:
+    """How much of the gain from the paper to the authors' code comes from one switch alone."""
     shares = [100 * (b - a) / (c - a) for a, b, c in zip(begin, there, end, strict=True)]
-    return f"softmax twice alone makes up {min(shares):.0f} to {max(shares):.0f} % of the way to the authors' code"
+    return f"softmax twice alone closes {min(shares):.0f} to {max(shares):.0f} % of the gap to the authors' code"
