@@ -164,12 +164,18 @@ def help_list(names: dict[str, str]) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """` (did you mean 'x'?)` for a misspelt name, or nothing when no name is near."""
+    near = nearest_name(name, names)
+    return f" (did you mean {near!r}?)" if near else ""
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Which of the names was probably meant."""
     known = {spelt_alike(other): other for other in names}
     wanted = spelt_alike(str(name))
     begun = sorted((other for other in known if other.startswith(wanted)), key=len) if wanted else []
     short = [other for other in known if initials(other) == wanted]
     near = begun or short or difflib.get_close_matches(wanted, list(known), n=1, cutoff=NEAR)
-    return f" (did you mean {known[near[0]]!r}?)" if near else ""
+    return known[near[0]] if near else None
 
 
 def spelt_alike(name: str) -> str:
