@@ -54,7 +54,7 @@ METHOD_FACTS = {
         held_out=0.1,
     ),
     "f_correction_known": MethodFacts(
-        "corrects the loss by the true flip matrix",
+        "corrects the loss by the true transition matrix",
         "F-correction, Q known",
         "#008F68",
         "v",
@@ -62,7 +62,7 @@ METHOD_FACTS = {
         has_keep_rate=False,
         held_out=0.1,
         told_the_truth=True,
-        only_in_runs="it needs the true flip matrix, which nobody knows of their own labels",
+        only_in_runs="it needs the true transition matrix, which nobody knows of their own labels",
     ),
     "mentornet": MethodFacts("self-paced, learns from its own small losses", "MentorNet", "#857F00", "D"),
     "coteaching": MethodFacts("each network learns from its peer's small losses", "Co-teaching", "#0072B2", "X"),
@@ -149,6 +149,14 @@ MEASURES = {  # of an epoch: what an axis says, and where it ends
     "disagreement": ("disagreement (%)", 100.0),
     "total_variation": ("total variation", 1.0),
     "keep_rate": ("keep rate λ", 1.0),
+}
+
+MEASURE_MEANINGS = {  # below their charts
+    "test_accuracy": "Share of the test samples that get their right class.",
+    "label_precision": "Share of right labels among those learnt from.",
+    "disagreement": "Share of the training samples for which the two networks predict different classes.",
+    "total_variation": "How far apart the two networks' probabilities are, from 0 to 1.",
+    "keep_rate": "Share of the samples that are learnt from.",
 }
 
 # What a field is called on the command line, where all commands have the same word for it.

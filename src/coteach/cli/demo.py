@@ -221,7 +221,7 @@ def results_table(cells: dict[str, list[FinishedRun]], n_seeds: int, last: int =
         title=f"digits: test accuracy (%) over the last {last} epochs, mean ± std of {plural(n_seeds)};\n"
         "gain: points over standard; prec.: right labels among those learnt from (%)",
         title_justify="left",
-        caption="* the best that is not told the true flips, as f_correction_known is",
+        caption="* the best; f_correction_known knows the true transition matrix, so it does not count",
         caption_justify="left",
         box=None,
         padding=(0, 1, 0, 0),
