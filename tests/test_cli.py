@@ -18,6 +18,7 @@ import torch
 import coteach
 from coteach import cli
 from coteach.cli import EXAMPLES, Reproduce, main
+from coteach.cli.demo import mean_of
 from coteach.cli.help import spelling
 from coteach.paper.presets import preset_names
 from coteach.runs.experiment import Experiment
@@ -230,6 +231,10 @@ def test_the_demo_ends_with_a_table_a_figure_and_its_folder(tmp_path):
     assert (tmp_path / "here" / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "here" / "demo.svg").read_text().count("<svg") == 1
     assert len(list((tmp_path / "here").glob("*/*/metrics.jsonl"))) == 2 * 12
+
+
+def test_a_spread_is_named_where_there_is_one():
+    assert (mean_of(1), mean_of(3)) == ("one seed", "mean ± std of 3 seeds")
 
 
 def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):

@@ -137,6 +137,10 @@ def plural(n: int, what: str = "seed") -> str:
     return f"{n} {what}" + "s" * (n != 1)
 
 
+def mean_of(n_seeds: int) -> str:
+    return f"mean ± std of {plural(n_seeds)}" if n_seeds > 1 else "one seed"
+
+
 def explanation(note: str) -> str:
     """What a note says of an event, wherever it happened; a note without an explanation is all it says."""
     return note[note.find("(") :] if "(" in note else note
@@ -218,7 +222,7 @@ def read_finished(folder: Path) -> FinishedRun:
 
 def results_table(cells: dict[str, list[FinishedRun]], n_seeds: int, last: int = 10) -> Table:
     grid = Table(
-        title=f"digits: test accuracy (%) over the last {last} epochs, mean ± std of {plural(n_seeds)};\n"
+        title=f"digits: test accuracy (%) over the last {last} epochs, {mean_of(n_seeds)};\n"
         "gain: points over standard; prec.: right labels among those learnt from (%)",
         title_justify="left",
         caption="* the best; f_correction_known knows the true transition matrix, so it does not count",
