@@ -18,7 +18,7 @@ import torch
 import coteach
 from coteach import cli
 from coteach.cli import EXAMPLES, Reproduce, main
-from coteach.cli.demo import mean_of
+from coteach.cli.demo import what_a_mean_is_of
 from coteach.cli.help import spelling
 from coteach.paper.presets import preset_names
 from coteach.runs.experiment import Experiment
@@ -234,7 +234,7 @@ def test_the_demo_ends_with_a_table_a_figure_and_its_folder(tmp_path):
 
 
 def test_a_spread_is_named_where_there_is_one():
-    assert (mean_of(1), mean_of(3)) == ("one seed", "mean ± std of 3 seeds")
+    assert (what_a_mean_is_of(1), what_a_mean_is_of(3)) == ("one seed", "mean ± std of 3 seeds")
 
 
 def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):

@@ -127,8 +127,8 @@ LOSS_LABELS = {
     "sce": "SCE",
 }
 LOSS_MEANINGS = {
-    "cross_entropy": "of the logits",
-    "softmax_twice": "cross-entropy of the softmax outputs, the authors' accident",
+    "cross_entropy": "the usual one",
+    "softmax_twice": "cross-entropy of softmax outputs in place of logits, the authors' accident",
     "mae": "mean absolute error",
     "gce": "generalised cross-entropy",
     "sce": "symmetric cross-entropy",

@@ -18,7 +18,7 @@ from coteach.names import Flag
 # The flags of `--help`, by what they are for. Those of a command that is not here are few, and all are shown.
 GROUPS = {
     "audit": {
-        "your data": "images table npz label text encoder embeddings",
+        "your data": "images table npz label text id encoder embeddings",
         "how to find them": "learner noise_rate check",
         "files": "out open apply calibrate",
     },
@@ -31,7 +31,7 @@ GROUPS = {
 }
 OTHERS = "everything else"
 FLAG_COLUMNS = 22
-DASHES = ("-", "–", "—")  # the long ones come from word processors
+FLAG_STARTS = ("-", "–", "—")  # the long ones come from word processors
 SHORT_TEXTS = {  # names without their meanings
     ("run", "dataset"): "Data set: mnist, cifar10, news, …; coteach data lists all.",
     ("run", "method"): f"Method: {', '.join(names.METHOD_MEANINGS)}.",
@@ -138,7 +138,7 @@ def with_own_words(kind: type, words: list[str]) -> list[str]:
 
 def is_flag(word: str) -> bool:
     """And neither a negative number nor a lone dash."""
-    return word.startswith(DASHES) and not word[1:2].isdigit() and word[1:2] not in ("", ".")
+    return word.startswith(FLAG_STARTS) and not word[1:2].isdigit() and word[1:2] not in ("", ".")
 
 
 def refuse_unknown_flags(command: str, kind: type, words: Sequence[str]) -> None:
@@ -148,7 +148,7 @@ def refuse_unknown_flags(command: str, kind: type, words: Sequence[str]) -> None
         flag = word.partition("=")[0].replace("_", "-")
         if not is_flag(word) or flag in known.values():
             continue
-        bare = flag.lstrip("".join(DASHES))
+        bare = flag.lstrip("".join(FLAG_STARTS))
         begun = [name for name in known if bare and name.startswith(bare)]
         ending = [name for name in known if name.endswith(f"-{bare}")]  # noise-rate for rate
         near = min(begun or ending, key=len, default=None) or names.nearest_name(bare, known)

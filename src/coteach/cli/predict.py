@@ -38,7 +38,7 @@ class Predict:
     """File to write; must be new."""
     network: Annotated[str | None, Flag("NAME", "none")] = None
     """package.module:factory of the network, if the model was trained with your own."""
-    device: Annotated[str, Flag("D", "auto, a GPU if there is one")] = "auto"
+    device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """Where to predict: auto, cpu, cuda or cuda:1."""
 
     def check(self) -> None:
