@@ -102,6 +102,8 @@ def test_a_mistake_is_told_before_torch_is_loaded(tmp_path):
         "reproduce mnist --epochs 0",
         "reproduce mnist --seeds 1 1",
         "reproduce mnist --only-report",
+        "reproduce mnist --processes 0",
+        "reproduce mnist --processes 2 --ray",
     ],
 )
 def test_a_mistake_is_exit_code_2_and_one_line(words, tmp_path, monkeypatch, capsys):
@@ -109,9 +111,10 @@ def test_a_mistake_is_exit_code_2_and_one_line(words, tmp_path, monkeypatch, cap
     with pytest.raises(SystemExit) as stop:
         main(words.split())
     assert stop.value.code == 2
-    message = capsys.readouterr().err
-    assert message.startswith("coteach: ")
-    assert message.count("\n") == 1
+    told = capsys.readouterr()
+    assert told.err.startswith("coteach: ")
+    assert told.err.count("\n") == 1
+    assert "━" not in told.out  # no dead bar either
     assert not list(tmp_path.iterdir())
 
 

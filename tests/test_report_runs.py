@@ -77,6 +77,7 @@ def test_a_run_may_have_any_seed_that_an_experiment_takes(tmp_path):
 )
 def test_how_long_a_run_took_is_said_in_words(seconds, words, tmp_path):
     run = read_run(write_run(tmp_path / "run"))
+    assert run.summary is not None
     run.summary["seconds"] = seconds
     assert took(run) == f"Took {words}, with whatever was trained together with it"
 

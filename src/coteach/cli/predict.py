@@ -47,6 +47,9 @@ class Predict:
             raise ValueError(f"{self.model} does not exist: give the folder of an audit, or a model file.")
         if not self.files:
             raise ValueError("no new data are given: name files after the model.")
+        for path in self.files:
+            if not path.exists():
+                raise ValueError(f"{path} does not exist: give new data, of the kind that was learnt.")
         if self.out is not None and self.out.exists():
             raise ValueError(f"{self.out} is there already: give --out another name.")
 

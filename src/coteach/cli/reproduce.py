@@ -14,7 +14,7 @@ from coteach.paper import compare
 from coteach.paper.compare import Comparison
 from coteach.paper.measured import in_folder, path_of, preset_records, read_cell, taken_over
 from coteach.paper.presets import Cell, asked_for, preset_names, refuse_too_few
-from coteach.paper.running import LOCAL_RAY
+from coteach.paper.running import LOCAL_RAY, check_workers
 from coteach.terminal import console, progress_bars
 
 REPRODUCE_EXAMPLES = """
@@ -75,6 +75,7 @@ def reproduce_command(asked: Reproduce) -> None:
         return
     if not asked.only_report:
         refuse_too_few(asked.name, asked.epochs, then=asked.all, only=asked.cells)
+        check_workers(asked.processes, asked.ray, asked.device)
     wanted = asked_for(
         asked.name,
         asked.seeds,
