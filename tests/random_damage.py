@@ -29,8 +29,8 @@ import torch
 
 from coteach import Ledger, RobustClassifier, SelectiveTrainingClassifier
 from coteach.audit import judge, review, tables, write  # noqa: F401 - loaded once for all children
-from coteach.audit.check import CHECK, CHECK_COLUMNS, QUALITY, check_fingerprint
-from coteach.audit.decisions import DECISION_COLUMNS, audit_fingerprint, read_cells
+from coteach.audit.check import CHECK_COLUMNS, QUALITY, check_fingerprint
+from coteach.audit.decisions import CHECK, DECISION_COLUMNS, audit_fingerprint, read_cells
 from coteach.audit.encoding import features
 from coteach.audit.features import encoded, of_arrays
 from coteach.cli import main

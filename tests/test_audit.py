@@ -375,8 +375,8 @@ def test_small_classes_stay_and_are_noted():
 @pytest.mark.parametrize(
     "samples, said",
     [
-        (plain_samples([0] * 20), "two are needed"),
-        (plain_samples([0] * 19 + [1]), "two are needed"),
+        (plain_samples([0] * 20), "of one class, besides labels that occur once: give two classes or more"),
+        (plain_samples([0] * 19 + [1]), "of one class, besides labels that occur once: give two classes or more"),
         (plain_samples([0, 1] * (FEWEST // 2 - 1)), "at least 10"),
         (plain_samples(list(range(20))), "that no other has: give labels that several share"),
         (

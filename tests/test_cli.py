@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import torch
 import coteach
 from coteach import cli
 from coteach.cli import EXAMPLES, Reproduce, main
+from coteach.cli.demo import what_a_mean_is_of
 from coteach.cli.help import spelling
 from coteach.paper.presets import preset_names
 from coteach.runs.experiment import Experiment
@@ -100,6 +102,8 @@ def test_a_mistake_is_told_before_torch_is_loaded(tmp_path):
         "reproduce mnist --epochs 0",
         "reproduce mnist --seeds 1 1",
         "reproduce mnist --only-report",
+        "reproduce mnist --processes 0",
+        "reproduce mnist --processes 2 --ray",
     ],
 )
 def test_a_mistake_is_exit_code_2_and_one_line(words, tmp_path, monkeypatch, capsys):
@@ -107,9 +111,10 @@ def test_a_mistake_is_exit_code_2_and_one_line(words, tmp_path, monkeypatch, cap
     with pytest.raises(SystemExit) as stop:
         main(words.split())
     assert stop.value.code == 2
-    message = capsys.readouterr().err
-    assert message.startswith("coteach: ")
-    assert message.count("\n") == 1
+    told = capsys.readouterr()
+    assert told.err.startswith("coteach: ")
+    assert told.err.count("\n") == 1
+    assert "━" not in told.out  # no dead bar either
     assert not list(tmp_path.iterdir())
 
 
@@ -137,14 +142,21 @@ def test_a_misspelt_flag_is_exit_code_2(tmp_path, monkeypatch, capsys):
         ("run --no-ledger=yes", "--no-ledger takes no value: leave =yes out."),
         ("audit --images --open", "--images needs a value: --images DIR."),
         ("demo --seeds", "--seeds needs a value: --seeds N [N ...]."),
-        ("audit photos", "'photos' stands after no flag: put one before it, such as --images, --table, --npz."),
+        ("audit photos", "'photos' stands after no flag: put one before it, such as --images, --table, --npz, or"),
+        ("audit --images my photos", "'photos' stands after no flag: put one before it"),
+        ("audit --images=", "--images is empty: give a file or folder."),
+        ("audit --out --images photos", "--out needs a value: --out PATH."),
+        ("predict model ''", "a path is empty: give a file or folder."),
+        ("run --epochs 3 --epochs 5", "--epochs is given twice: leave one out."),
+        ("audit --tau 0.1 --noise-rate 0.2", "--noise-rate is given twice: leave one out."),
+        ("run --seeds 1,2", "--seeds is '1,2': put spaces between the numbers, as in --seeds 1 2 3."),
         ("reproduce mnist news", "coteach reproduce takes one name: leave 'news' out."),
         ("predict", "coteach predict needs MODEL: its --help has examples."),
     ],
 )
 def test_words_that_cannot_be_read_are_one_line_that_says_what_to_type(words, told, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(words.split())
+        main(shlex.split(words))
     (line,) = capsys.readouterr().err.splitlines()
     assert stop.value.code == 2
     assert line.startswith(f"coteach: {told}")
@@ -158,6 +170,8 @@ def test_words_are_read_in_any_order_and_with_an_equals_sign():
         seeds=(-1, 2), keep_type=2, lr=-0.5
     )
     assert cli.parsed("audit --table t.csv --ignore a b --open".split()).ignore == ("a", "b")
+    assert cli.parsed("audit --table t.csv --ignore a --ignore=b".split()).ignore == ("a", "b")
+    assert cli.parsed(["audit", "--id", ""]).id == ""  # pandas writes a column without a name
 
 
 def test_several_seeds_are_read_and_none_are_the_usual():
@@ -220,6 +234,10 @@ def test_the_demo_ends_with_a_table_a_figure_and_its_folder(tmp_path):
     assert (tmp_path / "here" / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "here" / "demo.svg").read_text().count("<svg") == 1
     assert len(list((tmp_path / "here").glob("*/*/metrics.jsonl"))) == 2 * 12
+
+
+def test_a_spread_is_named_where_there_is_one():
+    assert (what_a_mean_is_of(1), what_a_mean_is_of(3)) == ("one seed", "mean ± std of 3 seeds")
 
 
 def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):
@@ -305,6 +323,15 @@ def test_examples_are_of_commands_that_there_are():
     assert sorted(EXAMPLES) == sorted(["", *SUBCOMMANDS])
 
 
+@pytest.mark.parametrize("words", ["help run", "run -h", "run --epochs --help", "run --help=yes"])
+def test_help_is_given_wherever_it_is_asked_for(words, monkeypatch, capsys):
+    text = help_of("run", monkeypatch, capsys)
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == text
+
+
 def test_no_words_at_all_ask_for_help(monkeypatch, capsys):
     text = help_of("", monkeypatch, capsys)
     monkeypatch.setattr(sys, "argv", ["coteach"])
@@ -343,6 +370,10 @@ def test_what_is_not_in_the_short_help_is_counted(monkeypatch, capsys):
         ("audit --image photos", "there is no flag --image (did you mean '--images'?)"),
         ("audit --rate 0.2", "there is no flag --rate (did you mean '--noise-rate'?)"),
         ("run --no-leger", "there is no flag --no-leger (did you mean '--no-ledger'?)"),
+        ("run —epochs 5", "there is no flag —epochs (did you mean '--epochs'?)"),
+        ("audit --csv t.csv", "there is no flag --csv: coteach audit --help-all lists them."),
+        ("audit --images -photos", "there is no flag -photos (write ./ before a path that begins with a dash):"),
+        ("predict model -- new", "there is no flag -- (write ./ before a path that begins with a dash):"),
         ("audt --images photos", "there is no command 'audt' (did you mean 'audit'?)"),
         ("--images photos", "there is no command '--images'"),
     ],
@@ -382,6 +413,9 @@ def test_the_version_names_what_a_report_of_a_bug_needs(capsys):
         ("CHANGELOG.md", f"## [{coteach.__version__}] - "),
     ):
         assert line in (ROOT / file).read_text("utf-8"), file
+    for words in (["-V"], ["version"], ["run", "--version"]):
+        main(words)
+        assert capsys.readouterr().out == told
 
 
 def test_a_mistake_is_followed_by_no_examples(capsys):

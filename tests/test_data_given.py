@@ -102,8 +102,8 @@ def test_anything_else_is_refused_in_one_sentence_with_the_rule(tmp_path, name, 
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    for path in (tmp_path / "nowhere.npy", tmp_path):
-        with pytest.raises(ValueError, match="cannot be read"):
+    for path, why in ((tmp_path / "nowhere.npy", "it does not exist"), (tmp_path, "no regular file")):
+        with pytest.raises(ValueError, match=f"cannot be read .{why}"):
             read_given_labels(path, 4, NAMES)
 
 

@@ -288,7 +288,7 @@ def test_the_bar_counts_the_epochs_of_the_estimate_too(method, options, parts, t
     [
         ({"method": "coteachin"}, "did you mean 'coteaching'"),
         ({"method": "coteaching+"}, "did you mean 'coteaching_plus'"),
-        ({"method": "f_correction_known"}, "only for `coteach run`, because it needs the true flip matrix"),
+        ({"method": "f_correction_known"}, "only for `coteach run`, because it needs the true transition matrix"),
         ({"method": "iterative"}, "only for `coteach run`, because it is for images of no class"),
         ({"loss": "hinge"}, "there is no loss 'hinge': choose"),
         ({"warmup_loss": "hinge"}, "there is no loss 'hinge': choose"),

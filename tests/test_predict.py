@@ -82,7 +82,8 @@ def test_wrong_use_gets_one_sentence_and_code_2(saved, tmp_path, capsys):
     assert "holds no model.safetensors: give a model file, or the folder of an audit" in refused(
         capsys, tmp_path / "empty", new
     )
-    assert "is not a file: give tables or npz files" in refused(capsys, model, tmp_path / "no.npz")
+    assert "no.npz does not exist: give new data" in refused(capsys, model, tmp_path / "no.npz")
+    assert "is not a file: give tables or npz files" in refused(capsys, model, tmp_path / "empty")
     np.savez(tmp_path / "narrow.npz", x=np.eye(3))
     assert "3 features" in refused(capsys, model, tmp_path / "narrow.npz")
     assert "was not written by RobustClassifier.save" in refused(capsys, new, new)
@@ -129,7 +130,7 @@ def test_the_folder_of_an_audit_labels_tables_and_images(tmp_path, capsys):
     assert len(rows) == 41
     assert rows[-1]["file"].endswith("1.png")
     assert {row["predicted"] for row in rows} <= {"0", "1"}
-    assert "nowhere does not exist: give images, or folders of them." in refused(capsys, tmp_path / "b", "nowhere")
+    assert "nowhere does not exist: give new data" in refused(capsys, tmp_path / "b", "nowhere")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from coteach import cli, figures
 from coteach.cli import main
 from coteach.methods import METHODS
-from coteach.names import EVENTS, MEASURES, METHOD_FACTS
+from coteach.names import EVENTS, MEASURE_MEANINGS, MEASURES, METHOD_FACTS
 from coteach.pages import page_file
 from coteach.paper.presets import cells
 from coteach.plan import Plan
@@ -119,6 +119,8 @@ def test_everything_is_there_in_words(tmp_path):
     for name, (text, _) in MEASURES.items():
         alone = name in ("disagreement", "total_variation", "keep_rate")  # which a single network has not
         assert captions.count(text) == (1 if alone else 2)
+        meaning = MEASURE_MEANINGS[name].replace("'", "&#39;")
+        assert page.count(f'meaning">{meaning}<') == captions.count(text)
     assert "69.00 ± 0.71" in page  # 50 + 5 x 3.5 + 1.5: the mean of six epochs and two seeds
     for name, count in (("no_disagreement", 4), ("one_class", 2)):
         assert f'<td>{name}</td><td class="number">{count}</td><td>seed 1, epoch 3</td>' in page

@@ -368,5 +368,8 @@ def test_headings_and_regions_have_names(report):
     for role in ("img", "region"):
         for found in page.tab.get_by_role(role).all():
             assert found.get_attribute("aria-label") or found.get_attribute("alt")
+    page.tab.select_option("#chooser", "all")
+    regions = [found.get_attribute("aria-label") for found in page.tab.get_by_role("region").all()]
+    assert len(set(regions)) == len(regions)
     levels = [int(found.evaluate("e => e.tagName[1]")) for found in page.tab.locator("h1, h2, h3, h4, h5").all()]
     assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))

@@ -16,6 +16,7 @@ from coteach.report.curves import curve
 from coteach.report.groups import SHOWN_SETTINGS, groups_of
 from coteach.report.labels import confusion, corrected_labels, pair_counts, row_shares
 from coteach.report.read import find_runs, read_run
+from coteach.report.tables import took
 from coteach.runs.experiment import Experiment
 from report_runs import SAMPLES, accuracy, changed_experiment, write_run
 
@@ -69,6 +70,16 @@ def test_a_run_may_have_any_seed_that_an_experiment_takes(tmp_path):
     run = read_run(write_run(tmp_path / "run", seeds=(-1, 2**62)))
     assert {row["seed"] for row in run.rows} == {row["seed"] for row in run.losses or []} == {-1, 2**62}
     assert sorted(run.opinions) == [-1, 2**62]
+
+
+@pytest.mark.parametrize(
+    "seconds, words", [(0.2, "1 second"), (3.0, "3 seconds"), (119.9, "120 seconds"), (150.0, "2.5 minutes")]
+)
+def test_how_long_a_run_took_is_said_in_words(seconds, words, tmp_path):
+    run = read_run(write_run(tmp_path / "run"))
+    assert run.summary is not None
+    run.summary["seconds"] = seconds
+    assert took(run) == f"Took {words}, with whatever was trained together with it"
 
 
 def test_a_run_without_a_ledger_is_none_the_worse(tmp_path):

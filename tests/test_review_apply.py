@@ -204,7 +204,10 @@ def test_changed_files_of_the_audit_are_noticed(audit, capsys):
     cleaned = Path("runs/audit/cleaned.csv")
     with cleaned.open("a", encoding="utf-8", newline="") as file:
         file.write("new,a\n")
-    assert "changed since" in refused("--apply decisions.csv", capsys)
+    assert refused("--apply decisions.csv", capsys).endswith("give the folder of its review page with --out.\n")
+    Path("runs/audit/check.csv").touch()
+    told = refused("--apply decisions.csv", capsys)
+    assert told.endswith("with --out, or decisions of check.html with --calibrate.\n")
 
 
 def test_what_is_no_file_of_decisions_is_refused(audit, capsys):

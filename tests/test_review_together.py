@@ -18,12 +18,19 @@ from test_review import facts_of
 def test_running_precision_counts_what_was_wrong_and_what_lately(review):
     page = review()
     page.press("a a d a k")
-    assert page.text("running").startswith("4 of 5 decided were wrong. After 20 there is an estimate.")
+    assert page.text("running").startswith("4 of 5 decided were wrong. After 20 decisions there is an estimate.")
     page.press("k k k k k k k k k k s k k k k k k k")  # "not sure" is no decision
     assert page.text("progress-text") == "22 of 30 decided, 1 not sure"
     assert page.text("running").startswith("4 of 22 decided were wrong; of the last 20, 2.")
     page.press("u u u")
     assert page.text("running").startswith("4 of 19 decided were wrong.")
+
+
+def test_fingers_are_told_of_no_keys(review):
+    page = review(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    assert page.text("running") == "Keep the given label, or accept the suggestion."
+    page.tab.click("#view-grid")
+    assert page.text("chosen") == "Tap to choose"
 
 
 def test_it_says_when_to_go_on_and_when_to_stop(review):
@@ -34,7 +41,7 @@ def test_it_says_when_to_go_on_and_when_to_stop(review):
     for _ in range(60):
         page.press("k")
     assert "You may stop here: about " in page.text("running")
-    assert "of all labels are wrong, besides what the list misses." in page.text("running")
+    assert "of all labels are wrong, not counting those outside this list." in page.text("running")
 
 
 ESTIMATE = """([wrong, seen]) => {
@@ -73,6 +80,9 @@ def test_a_sample_to_check_gives_the_share_that_the_command_gives(review, tmp_pa
     assert ours["share"] == pytest.approx(found.share)
     assert (ours["low"], ours["high"]) == pytest.approx(checked_interval(found), abs=0.04)
     low, high = f"{100 * ours['low']:.0f}", f"{100 * ours['high']:.0f}"
+    page.press("u u u u u u u u u")  # of the third part one is left, which says little
+    assert page.text("running").endswith("too few to tell how many of all labels are wrong.")
+    page.press("k k d k k k k k k")
     assert f"Probably {low} to {high} % of all labels are wrong." in page.text("running")
 
 

@@ -1,6 +1,7 @@
 """Files written in one step, or read within bounds where strangers made them."""
 
 import csv
+import errno
 import io
 import os
 import threading
@@ -75,6 +76,8 @@ def refuse_place(path: Path, usual_name: str) -> None:
 
 
 def regular_file(path: Path) -> Path:
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "it does not exist", os.fspath(path))
     if not path.is_file():  # a pipe would be waited for
         raise OSError(f"{path} is no regular file")
     return path

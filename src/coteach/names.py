@@ -54,7 +54,7 @@ METHOD_FACTS = {
         held_out=0.1,
     ),
     "f_correction_known": MethodFacts(
-        "corrects the loss by the true flip matrix",
+        "corrects the loss by the true transition matrix",
         "F-correction, Q known",
         "#008F68",
         "v",
@@ -62,7 +62,7 @@ METHOD_FACTS = {
         has_keep_rate=False,
         held_out=0.1,
         told_the_truth=True,
-        only_in_runs="it needs the true flip matrix, which nobody knows of their own labels",
+        only_in_runs="it needs the true transition matrix, which nobody knows of their own labels",
     ),
     "mentornet": MethodFacts("self-paced, learns from its own small losses", "MentorNet", "#857F00", "D"),
     "coteaching": MethodFacts("each network learns from its peer's small losses", "Co-teaching", "#0072B2", "X"),
@@ -127,8 +127,8 @@ LOSS_LABELS = {
     "sce": "SCE",
 }
 LOSS_MEANINGS = {
-    "cross_entropy": "of the logits",
-    "softmax_twice": "cross-entropy of the softmax outputs, the authors' accident",
+    "cross_entropy": "the usual one",
+    "softmax_twice": "cross-entropy of softmax outputs in place of logits, the authors' accident",
     "mae": "mean absolute error",
     "gce": "generalised cross-entropy",
     "sce": "symmetric cross-entropy",
@@ -151,6 +151,14 @@ MEASURES = {  # of an epoch: what an axis says, and where it ends
     "keep_rate": ("keep rate λ", 1.0),
 }
 
+MEASURE_MEANINGS = {  # below their charts
+    "test_accuracy": "Share of the test samples that get their right class.",
+    "label_precision": "Share of right labels among those learnt from.",
+    "disagreement": "Share of the training samples for which the two networks predict different classes.",
+    "total_variation": "How far apart the two networks' probabilities are, from 0 to 1.",
+    "keep_rate": "Share of the samples that are learnt from.",
+}
+
 # What a field is called on the command line, where all commands have the same word for it.
 FLAG_WORDS = {"tau": "noise_rate"}
 
@@ -164,12 +172,18 @@ def help_list(names: dict[str, str]) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """` (did you mean 'x'?)` for a misspelt name, or nothing when no name is near."""
+    near = nearest_name(name, names)
+    return f" (did you mean {near!r}?)" if near else ""
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Which of the names was probably meant."""
     known = {spelt_alike(other): other for other in names}
     wanted = spelt_alike(str(name))
     begun = sorted((other for other in known if other.startswith(wanted)), key=len) if wanted else []
     short = [other for other in known if initials(other) == wanted]
     near = begun or short or difflib.get_close_matches(wanted, list(known), n=1, cutoff=NEAR)
-    return f" (did you mean {known[near[0]]!r}?)" if near else ""
+    return known[near[0]] if near else None
 
 
 def spelt_alike(name: str) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from coteach.audit.decisions import (
+    CHECK,
+    CHECK_PAGE,
     DECISION_COLUMNS,
     Row,
     check_decisions,
@@ -30,7 +32,7 @@ from coteach.labels.checked import (
     last_at_least,
 )
 
-CHECK, CHECK_PAGE, QUALITY = "check.csv", "check.html", "quality.csv"
+QUALITY = "quality.csv"
 CHECK_COLUMNS = ("id", "given", "suggested", "part", "part_samples")
 CALIBRATION, CALIBRATED_SUSPECTS, CALIBRATED_CLEANED = (
     "calibration.json",

@@ -16,6 +16,7 @@ DECISIONS = ("keep", "relabel", "drop")
 UNSURE = "unsure"  # looked at, and left open
 UNDECIDED = (UNSURE, "")  # what stands in the place of a decision: nothing beside a mere note
 CORRECTED = "corrected.csv"
+CHECK, CHECK_PAGE = "check.csv", "check.html"
 
 Row = Sequence[Any]
 
@@ -100,9 +101,11 @@ def check_decisions(
     seen: set[str] = set()
     for name, was, word, label, audit in decisions:
         if audit != fingerprint:
+            remedy = "give the folder of its review page with --out"
+            if what == "suspect" and (folder / CHECK).is_file():
+                remedy += f", or decisions of {CHECK_PAGE} with --calibrate"
             raise ValueError(
-                f"{path} belongs to another audit than {folder}, or the files there were changed since: "
-                "give the folder of its review page with --out."
+                f"{path} belongs to another audit than {folder}, or the files there were changed since: {remedy}."
             )
         if name not in given or was != given[name]:
             raise ValueError(f"{path} has the id {shown(name)}, which is no {what} of {folder}: export it again.")

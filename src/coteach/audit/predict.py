@@ -69,7 +69,7 @@ def images_in(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise ValueError(f"{path} does not exist: give images, or folders of them.")
+        raise ValueError(f"{path} is no file or folder: give images, or folders of them.")
     skipped: list[Skipped] = []
     found = sorted(files_below(path, path, skipped))
     for one in skipped:

@@ -104,8 +104,7 @@ def facts_to_check(findings: Findings, drawn: Drawn) -> dict[str, Any]:
     place_M = np.argsort(np.argsort(findings.classifier.label_quality_, kind="stable"), kind="stable")
     return {
         "flag": "calibrate",
-        "about": f"{n:,} of {len(samples):,} {samples.what}, drawn at random from all qualities: "
-        "is the given label right?",
+        "about": f"{n:,} of {len(samples):,} {samples.what}, drawn at random: is the given label right?",
         "part": drawn.stratum[:MOST_SUSPECTS].tolist(),
         "part_samples": drawn.size_H.tolist(),
         "rank": (place_M[drawn.index[:MOST_SUSPECTS]] + 1).tolist(),

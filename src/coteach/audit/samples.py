@@ -120,7 +120,7 @@ def usable(samples: LabelledSamples) -> LabelledSamples:
     n, classes = len(samples), samples.counts
     if len(classes) < 2:
         raise ValueError(
-            f"there are {samples.what} of {len(classes)} class(es) with two samples or more: two are needed."
+            f"all {samples.what} are of one class, besides labels that occur once: give two classes or more."
         )
     if set(classes) <= SPLITS:
         raise ValueError(

@@ -16,8 +16,8 @@ import torch
 from safetensors import SafetensorError
 
 import coteach
-from coteach.audit.check import CHECK, CHECK_PAGE, QUALITY, check_fingerprint, check_rows
-from coteach.audit.decisions import audit_fingerprint
+from coteach.audit.check import QUALITY, check_fingerprint, check_rows
+from coteach.audit.decisions import CHECK, CHECK_PAGE, audit_fingerprint
 from coteach.audit.encoding import write_encoding
 from coteach.audit.judge import Findings, likeliest_others, of_both_labels, probabilities_of
 from coteach.audit.learners import learner_name

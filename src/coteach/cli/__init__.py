@@ -66,7 +66,8 @@ where to begin:
   # one method on one noisy data set; the numbers, and the trained networks
   coteach run --dataset mnist --method coteaching --noise pair --rate 0.45
 
-Each command has its own --help, with examples. coteach --version tells yours.
+Each command has its own --help, with examples.
+coteach --version says which version this is.
 """,
     "run": RUN_EXAMPLES,
     "demo": DEMO_EXAMPLES,
@@ -85,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
     make_output_safe()
     try:
         words = sys.argv[1:] if arguments is None else arguments
-        if words == ["--version"]:
+        if "--version" in words or words in (["-V"], ["version"]):
             print_version()
             return
         command = parsed(words or ["--help"])
@@ -174,8 +175,10 @@ def print_version() -> None:
 
 def parsed(words: list[str]) -> Any:
     """The command that the words ask for, unless they ask for help."""
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     name = words[0] if words else ""
-    asks = {"-h", "--help", "--help-all"} & set(words)
+    asks = {"-h", "--help", "--help-all"} & {word.partition("=")[0] for word in words}
     if asks and (name in COMMANDS or name in asks):
         print_help(name if name in COMMANDS else "", "--help-all" in asks)
         raise SystemExit(0)

@@ -85,9 +85,9 @@ class Audit:
     ignore: Annotated[tuple[str, ...], Flag("COL [COL ...]", "none")] = ()
     """Columns of the table to leave out, such as one that was made from the label."""
     encoder: Annotated[str, Flag("NAME", "auto")] = "auto"
-    """Turns images and texts into features: auto, none, efficientnet-lite0, wordllama, timm:NAME, hf:NAME, …"""
+    """Makes numbers to learn from of images and texts: auto, none, efficientnet-lite0, wordllama, timm:NAME, …"""
     embeddings: Annotated[Path | None, Flag("FILE", "none")] = None
-    """Your own features of the images or rows: .npy, or .npz with x and maybe ids."""
+    """Your own numbers for each image or row, made by another program: .npy, or .npz with x and maybe ids."""
     size: Annotated[int | None, Flag("N", "32; the encoder's own if there is one")] = None
     """Width and height to which images are resized, in pixels."""
     learner: Annotated[Literal["auto", "network", "linear", "trees"], Flag("NAME", "auto")] = "auto"
@@ -119,7 +119,7 @@ class Audit:
     epochs: Annotated[int | None, Flag("N", "40 if modern, else 20")] = None
     """Epochs: how often each sample is learnt."""
     noise_rate: Annotated[float | Literal["auto"], Flag("X", "auto")] = "auto"
-    """Share of wrong labels, such as 0.1, if you know it; auto estimates it, in a third of the time or more."""
+    """Share of wrong labels, such as 0.1, if you know it; auto estimates it, a third of the time or more."""
     keep_per_class: bool = False
     """Trust the same share of each class; for classes of very different sizes."""
     share: Annotated[float | None, Flag("X", "the noise rate")] = None

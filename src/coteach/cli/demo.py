@@ -50,7 +50,7 @@ class Demo:
     out: Annotated[Path | None, Flag("PATH", "runs/demo, numbered if taken")] = None
     """Folder to write to; must be new or empty."""
     seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1 2 3")] = (1, 2, 3)
-    """Seeds of the networks and of the batches, one run each."""
+    """Seeds of the random numbers in training, one run each."""
     epochs: Annotated[int | None, Flag("N", "50")] = None
     """Epochs: how often each sample is learnt."""
 
@@ -137,6 +137,10 @@ def plural(n: int, what: str = "seed") -> str:
     return f"{n} {what}" + "s" * (n != 1)
 
 
+def what_a_mean_is_of(n_seeds: int) -> str:
+    return f"mean ± std of {plural(n_seeds)}" if n_seeds > 1 else "one seed"
+
+
 def explanation(note: str) -> str:
     """What a note says of an event, wherever it happened; a note without an explanation is all it says."""
     return note[note.find("(") :] if "(" in note else note
@@ -218,10 +222,10 @@ def read_finished(folder: Path) -> FinishedRun:
 
 def results_table(cells: dict[str, list[FinishedRun]], n_seeds: int, last: int = 10) -> Table:
     grid = Table(
-        title=f"digits: test accuracy (%) over the last {last} epochs, mean ± std of {plural(n_seeds)};\n"
+        title=f"digits: test accuracy (%) over the last {last} epochs, {what_a_mean_is_of(n_seeds)};\n"
         "gain: points over standard; prec.: right labels among those learnt from (%)",
         title_justify="left",
-        caption="* the best that is not told the true flips, as f_correction_known is",
+        caption="* the best; f_correction_known knows the true transition matrix, so it does not count",
         caption_justify="left",
         box=None,
         padding=(0, 1, 0, 0),

@@ -18,7 +18,7 @@ from coteach.names import Flag
 # The flags of `--help`, by what they are for. Those of a command that is not here are few, and all are shown.
 GROUPS = {
     "audit": {
-        "your data": "images table npz label text encoder embeddings",
+        "your data": "images table npz label text id encoder embeddings",
         "how to find them": "learner noise_rate check",
         "files": "out open apply calibrate",
     },
@@ -31,6 +31,7 @@ GROUPS = {
 }
 OTHERS = "everything else"
 FLAG_COLUMNS = 22
+FLAG_STARTS = ("-", "–", "—")  # the long ones come from word processors
 SHORT_TEXTS = {  # names without their meanings
     ("run", "dataset"): "Data set: mnist, cifar10, news, …; coteach data lists all.",
     ("run", "method"): f"Method: {', '.join(names.METHOD_MEANINGS)}.",
@@ -137,19 +138,24 @@ def with_own_words(kind: type, words: list[str]) -> list[str]:
 
 def is_flag(word: str) -> bool:
     """And neither a negative number nor a lone dash."""
-    return word.startswith("-") and not word[1:2].isdigit() and word[1:2] not in ("", ".")
+    return word.startswith(FLAG_STARTS) and not word[1:2].isdigit() and word[1:2] not in ("", ".")
 
 
 def refuse_unknown_flags(command: str, kind: type, words: Sequence[str]) -> None:
     """Raise a ValueError that names the nearest flag."""
-    known = sorted(flags_of(kind))
+    known = {flag.lstrip("-"): flag for flag in sorted(flags_of(kind))}
     for word in words:
         flag = word.partition("=")[0].replace("_", "-")
-        if is_flag(word) and flag not in known:
-            begun = [name for name in known if name.startswith(flag)]
-            ending = [name for name in known if name.endswith(flag[1:])]  # --noise-rate for --rate
-            near = names.nearest(flag, begun or ending) or names.nearest(flag, known)
-            raise ValueError(f"there is no flag {flag}{near}: coteach {command} --help-all lists them.")
+        if not is_flag(word) or flag in known.values():
+            continue
+        bare = flag.lstrip("".join(FLAG_STARTS))
+        begun = [name for name in known if bare and name.startswith(bare)]
+        ending = [name for name in known if name.endswith(f"-{bare}")]  # noise-rate for rate
+        near = min(begun or ending, key=len, default=None) or names.nearest_name(bare, known)
+        hint = f" (did you mean {known[near]!r}?)" if near else ""
+        if not hint and (not bare or not word.startswith("--")):
+            hint = " (write ./ before a path that begins with a dash)"
+        raise ValueError(f"there is no flag {flag}{hint}: coteach {command} --help-all lists them.")
 
 
 def flags_of(kind: type) -> Iterator[str]:

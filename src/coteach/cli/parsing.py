@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -30,8 +31,13 @@ def read_words(command: str, kind: type, words: Sequence[str]) -> Any:
             if equals:
                 raise ValueError(f"{flag} takes no value: leave ={value} out.")
             given[field.name] = flag in by_flag
-        else:
-            given[field.name] = read_values(field, [value] if equals else values_first_in(left, field))
+            continue
+        read = read_values(field, [value] if equals else values_first_in(left, field))
+        if takes_many(field.type):
+            read = (*given.get(field.name, ()), *read)
+        elif field.name in given:
+            raise ValueError(f"{as_flag(field.name)} is given twice: leave one out.")
+        given[field.name] = read
     for field in fields(kind):
         if field.default is MISSING and field.name not in given:
             raise ValueError(f"coteach {command} needs {flag_of(field).metavar}: its --help has examples.")
@@ -67,7 +73,9 @@ def put_in_place(command: str, kind: type, word: str, given: dict[str, Any]) -> 
     if placed:
         raise ValueError(f"coteach {command} takes one name: leave {word!r} out.")
     some = ", ".join(as_flag(field.name) for field in fields(kind)[:MOST_NAMED])
-    raise ValueError(f"{word!r} stands after no flag: put one before it, such as {some}.")
+    raise ValueError(
+        f"{word!r} stands after no flag: put one before it, such as {some}, or quotes round a name with spaces."
+    )
 
 
 def value_of(field: Field, word: str) -> Any:
@@ -80,9 +88,13 @@ def value_of(field: Field, word: str) -> Any:
     kind = next((one for one in known if isinstance(one, type)), None)
     if kind is None:
         raise ValueError(f"{flag} is {word!r}{names.nearest(word, choices)}: choose one of {', '.join(choices)}.")
+    if kind is Path and not word:  # else it would be the folder one is in
+        raise ValueError(f"{flag if not flag_of(field).placed else 'a path'} is empty: give a file or folder.")
     try:
         return kind(word)
     except ValueError:
+        if takes_many(field.type) and "," in word:
+            raise ValueError(f"{flag} is {word!r}: put spaces between the numbers, as in {flag} 1 2 3.") from None
         raise ValueError(f"{flag} is {word!r}: give {' or '.join([NUMBERS[kind], *choices])}.") from None
 
 

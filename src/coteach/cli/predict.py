@@ -38,7 +38,7 @@ class Predict:
     """File to write; must be new."""
     network: Annotated[str | None, Flag("NAME", "none")] = None
     """package.module:factory of the network, if the model was trained with your own."""
-    device: Annotated[str, Flag("D", "auto, a GPU if there is one")] = "auto"
+    device: Annotated[str, Flag("NAME", "auto, a GPU if there is one")] = "auto"
     """Where to predict: auto, cpu, cuda or cuda:1."""
 
     def check(self) -> None:
@@ -47,6 +47,9 @@ class Predict:
             raise ValueError(f"{self.model} does not exist: give the folder of an audit, or a model file.")
         if not self.files:
             raise ValueError("no new data are given: name files after the model.")
+        for path in self.files:
+            if not path.exists():
+                raise ValueError(f"{path} does not exist: give new data, of the kind that was learnt.")
         if self.out is not None and self.out.exists():
             raise ValueError(f"{self.out} is there already: give --out another name.")
 

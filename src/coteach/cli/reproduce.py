@@ -14,7 +14,7 @@ from coteach.paper import compare
 from coteach.paper.compare import Comparison
 from coteach.paper.measured import in_folder, path_of, preset_records, read_cell, taken_over
 from coteach.paper.presets import Cell, asked_for, preset_names, refuse_too_few
-from coteach.paper.running import LOCAL_RAY
+from coteach.paper.running import LOCAL_RAY, check_workers
 from coteach.terminal import console, progress_bars
 
 REPRODUCE_EXAMPLES = """
@@ -32,7 +32,7 @@ examples:
   coteach reproduce ablation --cells cifar10-coteaching --processes 5
 """
 
-MARKS = "✓ nearer than the bar, or else than the larger spread over seeds; ✗ not; neither where no spread is known"
+MARKS = "✓ nearer than the bar, or else than the larger spread over seeds; ✗ farther; no mark: no spread known"
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Reproduce:
     name: Annotated[str | None, Flag("[NAME]", "none", placed=True)] = None
     """Figure or table to measure, as far as it is missing; without a name all are only listed."""
     seeds: Annotated[tuple[int, ...] | None, Flag("N [N ...]", "as many as the figure or table has")] = None
-    """Seeds of the networks and of the batches, one run each; those measured before are kept."""
+    """Seeds of the random numbers in training, one run each; those measured before are kept."""
     epochs: Annotated[int | None, Flag("N", "the paper's")] = None
-    """How many epochs to train; the files of another number have other names."""
+    """How many epochs to train. Results of another number than the paper's go to files of their own."""
     cells: Annotated[str | None, Flag("TEXT", "all")] = None
-    """Measure only cells with this in their names, such as coteaching_plus or pair-0.45."""
+    """Measure only cells of the table with this in their names, such as coteaching_plus or pair-0.45."""
     all: bool = False
-    """Also measure the cells and seeds that are left for when there is time."""
+    """Measure all cells and seeds, also those that can wait."""
     only_report: bool = False
     """Do not train: draw the figure and the tables of what was measured. Without a name, do so for all, and draw
     overview.svg and default.svg."""
@@ -75,6 +75,7 @@ def reproduce_command(asked: Reproduce) -> None:
         return
     if not asked.only_report:
         refuse_too_few(asked.name, asked.epochs, then=asked.all, only=asked.cells)
+        check_workers(asked.processes, asked.ray, asked.device)
     wanted = asked_for(
         asked.name,
         asked.seeds,

@@ -40,6 +40,7 @@ from coteach.paper.running import (
     StackJob,
     Todo,
     acquired,
+    check_workers,
     clear_folder,
     exclusive,
     folder_of,
@@ -405,15 +406,6 @@ def workers(processes: int | str | None, ray: str | None, device: str) -> Iterat
         yield Workers(partial(in_processes, workers=n, begin=partial(prepare_process, gpus)), n)
     else:
         yield Workers(in_this_process, 1)
-
-
-def check_workers(processes: int | str | None, ray: str | None, device: str) -> None:
-    if processes is not None and ray is not None:
-        raise ValueError("--processes and --ray are two ways to do the same: give one of them.")
-    if processes is not None and processes != "auto" and not (str(processes).isdecimal() and int(processes) > 0):
-        raise ValueError(f"processes are {processes}: give auto, or a number of at least 1.")
-    if (processes is not None or ray is not None) and ":" in device:
-        raise ValueError(f"device {device} is one GPU, but every process gets its own: give cuda, cpu or auto.")
 
 
 def in_this_process(work: Work, items: Iterable[Any], on_message: Send) -> Generator[Any]:

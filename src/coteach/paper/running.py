@@ -25,6 +25,15 @@ STACK_FILE = "stack.json"
 LOCK_WAIT = 0.05  # seconds between two looks at a lock that is held for a moment only
 
 
+def check_workers(processes: int | str | None, ray: str | None, device: str) -> None:
+    if processes is not None and ray is not None:
+        raise ValueError("--processes and --ray are two ways to do the same: give one of them.")
+    if processes is not None and processes != "auto" and not (str(processes).isdecimal() and int(processes) > 0):
+        raise ValueError(f"--processes is {processes}: give auto, or a number of at least 1.")
+    if (processes is not None or ray is not None) and ":" in device:
+        raise ValueError(f"device {device} is one GPU, but every process gets its own: give cuda, cpu or auto.")
+
+
 @dataclass(frozen=True)
 class StackJob:
     """A stack to be trained, here or on another machine; `token` is what its folder says if it is the same one."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coteach.figures import Style, line_styles, short_label, spread_out, thinned
-from coteach.names import MEASURES
+from coteach.names import MEASURE_MEANINGS, MEASURES
 from coteach.report.curves import curve, has
 from coteach.report.groups import Group
 
@@ -86,6 +86,7 @@ class Chart:
     """One measure of all runs of a group, by epoch."""
 
     words: str  # on its axis
+    meaning: str
     title: str
     x_ticks: list[Tick]
     y_ticks: list[Tick]
@@ -154,6 +155,7 @@ def chart_of(group: Group, measure: str) -> Chart:
     ends = names_at(curves, scale)
     return Chart(
         words,
+        MEASURE_MEANINGS[measure],
         f"{words} by epoch, {group.title}: {', '.join(curve.label for curve in curves)}",
         [Tick(float(scale.x(e)), f"{e:g}") for e in ticks(scale.first, scale.last, whole=True)],
         [Tick(float(scale.y(v)), f"{v:g}") for v in ticks(scale.low, scale.high)],

@@ -77,9 +77,8 @@ def medians(frame: Frame, truth_known: bool) -> str:
         both = frame.right + frame.wrong
         return f"median {median_words(both)}" if both.sum() else "no finite loss"
     return (
-        f"median {median_words(frame.right)} of right, {median_words(frame.wrong)} of wrong labels; "
-        f"of a right and a wrong one, the wrong has the larger loss in "
-        f"{100 * wrong_is_larger(frame):.1f} % of pairs"
+        f"median {median_words(frame.right)} for right and {median_words(frame.wrong)} for wrong labels; "
+        f"the wrong label has the larger loss in {100 * wrong_is_larger(frame):.1f} % of pairs"
     )
 
 

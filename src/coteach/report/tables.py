@@ -72,7 +72,8 @@ def took(run: Run) -> str:
         return ""
     seconds = run.summary["seconds"]
     time = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.1f} minutes"
-    return f"{time}, with whatever was trained together with it"
+    time = "1 second" if seconds < 1.5 else time
+    return f"Took {time}, with whatever was trained together with it"
 
 
 # ---- known numbers --------------------------------------------------------------------------------------------

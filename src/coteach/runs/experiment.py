@@ -74,7 +74,7 @@ class Experiment:
     method: Annotated[str, Flag("NAME", "coteaching_plus", METHOD_HELP)] = "coteaching_plus"
     loss: Annotated[str | None, Flag("NAME", "the method's own", LOSS_HELP)] = None
     fidelity: Annotated[str, Flag("NAME", "paper")] = "paper"
-    """paper, authors, or one with switches turned: paper+softmax_twice, authors-beta1_drop."""
+    """Whose version of the method to follow: paper or authors. Switches turn parts of it: paper+softmax_twice."""
     recipe: Annotated[Recipes | None, Flag("{paper,modern}", "paper; modern for cifar10n-… and cifar100n")] = None
     """Sets the defaults: those of the paper's appendix, or for images a modern network and optimiser."""
     noise: Annotated[
@@ -83,16 +83,16 @@ class Experiment:
     rate: Annotated[float | None, Flag("X", "0.2; 0.4 of the images for openset-…")] = None
     """Share of labels to flip, from 0 to below 1."""
     matrix: Annotated[Path | None, Flag("PATH", "none")] = None
-    """Text file with a matrix Q whose rows add up to 1, for --noise matrix."""
+    """Text file with a transition matrix, whose rows add up to 1, for --noise matrix."""
     labels: Annotated[Path | None, Flag("FILE", "none", LABELS_HELP)] = None
     noise_seed: Annotated[int, Flag("N", "0")] = 0
     """Seed of the noise; --seeds does not change it."""
     noise_stream: Annotated[names.Streams, Flag("{1.16,1.17}", "1.16")] = "1.16"
-    """NumPy whose draws flip labels: 1.16 (as results/; 2.5 too) or 1.17 (to 2.4); pair noise differs."""
+    """NumPy whose random numbers flip labels: 1.16 (and 2.5) or 1.17 (to 2.4); they differ for pair noise."""
     tau: Annotated[float | None, Flag("X", "the true one")] = None
     """Noise rate that the method assumes, from 0 to below 1."""
     seeds: Annotated[tuple[int, ...], Flag("N [N ...]", "1")] = (1,)
-    """Seeds of the networks and of the batches, one run each."""
+    """Seeds of the random numbers in training, one run each."""
     epochs: Annotated[int | None, Flag("N", "200; 100 for openset-…, 50 for digits, 40 if modern")] = None
     """Epochs: how often each sample is learnt."""
     batch_size: Annotated[int | None, Flag("N", "128; 64 for digits; if modern 32 to 1,024")] = None
@@ -115,7 +115,7 @@ class Experiment:
     """Share of the samples that is not learnt; their given labels choose the epoch whose weights are kept."""
     joint_weight: Annotated[float | None, Flag("X", "0.9; 0.85 for cifar100")] = None
     """How much agreement counts in jocor's loss, from 0 to 1."""
-    network: Annotated[str | None, Flag("NAME", NETWORK_DEFAULT, ", ".join(NETWORKS) + ".")] = None
+    network: Annotated[str | None, Flag("NAME", NETWORK_DEFAULT, f"Network: {', '.join(NETWORKS)}.")] = None
     width: Annotated[float | None, Flag("X", "1; 0.25 on a CPU")] = None
     """Width of fast_cnn: 2 has twice as many channels, 0.5 half as many."""
     optimizer: Annotated[
@@ -175,7 +175,7 @@ class Experiment:
     ] = "auto"
     """Precision of the matrix products: float32, tf32 or bf16; weights stay in float32."""
     stack: Stacks = "auto"
-    """All networks in one batched call, or one after the other; auto takes the faster."""
+    """batched trains all networks in one call, loop one after the other; auto takes the faster."""
     compile: Annotated[Literal["auto", "yes", "no"], Flag("{yes,no}", "yes for a long training on a GPU")] = "auto"
     """Whether torch.compile fuses the kernels of a step, which takes half a minute."""
     group: Annotated[int | None, Flag("N", "as many as fit into memory")] = None
@@ -183,7 +183,7 @@ class Experiment:
     ledger: Annotated[bool, Flag("", "both are written", LEDGER_HELP)] = True
     """Keep what the networks thought of each training label, for `coteach report`: losses.jsonl and opinions/."""
     deterministic: bool = False
-    """On a GPU: the same bytes every time, at some cost in speed."""
+    """On a GPU: exactly the same results every time, at some cost in speed."""
     data_dir: Annotated[Path | None, Flag("PATH", "$COTEACH_DATA, else the user's cache")] = None
     """Folder with the downloaded data files."""
     out: Annotated[Path | None, Flag("PATH", "runs/DATASET-METHOD-NOISE-…")] = None

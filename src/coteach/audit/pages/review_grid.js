@@ -116,7 +116,7 @@ class Grid {
     if ($(`card-${at}`)) grid.setAttribute("aria-activedescendant", `card-${at}`);
     else grid.removeAttribute("aria-activedescendant");
     const chosen = this.chosen.size;
-    $("chosen").textContent = chosen ? `${amount(chosen)} of ${amount(shown.length)} chosen` : "Click to choose; Shift chooses a range";
+    $("chosen").textContent = chosen ? `${amount(chosen)} of ${amount(shown.length)} chosen` : touched ? "Tap to choose" : "Click to choose; Shift chooses a range";
     $("choose-none").disabled = !chosen;
   }
 

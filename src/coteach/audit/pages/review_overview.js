@@ -37,7 +37,7 @@ function drawRates(page) {
     const spread = row.high > row.low ? ` (${between(row.low, row.high)})` : "";
     return rateRow(row.name, `${shareOf(row.rate)} of ${amount(audit.samples)} labels${spread}`, row, most);
   }));
-  $("rates-note").textContent = ours ? page.aboutEstimate() : `After ${RECENT} decisions this says what they tell.`;
+  $("rates-note").textContent = ours ? page.aboutEstimate() : `After ${RECENT} decisions an estimate from them stands here.`;
 }
 
 function drawCounts(page) {

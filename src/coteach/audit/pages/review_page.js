@@ -12,6 +12,7 @@
   const SPARE = 6; // rows drawn above and below what is seen
   const MOST_PRINTED = 1000;
   const VIEWS = ["one", "grid", "overview"];
+  const VAGUE = 0.3; // of all labels: an interval as wide tells nobody anything
 
   let view = "one";
   let shown = []; // numbers of the suspects that the filter lets through
@@ -330,7 +331,7 @@
 
   function runningText() {
     const { decided, wrong, last, lastWrong } = runningPrecision(decisions);
-    if (!decided) return toCheck ? "Is the given label right? K keeps it, A accepts the suggestion." : "K keeps the given label, A accepts the suggestion, ? shows all keys.";
+    if (!decided) return touched ? "Keep the given label, or accept the suggestion." : "K keeps the given label, A accepts the suggestion, ? shows all keys.";
     const recent = decided > last ? `; of the last ${last}, ${lastWrong}` : "";
     const sofar = `${amount(wrong)} of ${amount(decided)} decided ${wrong === 1 ? "was" : "were"} wrong${recent}.`;
     return [sofar, hint(decided)].filter(Boolean).join(" ");
@@ -339,13 +340,13 @@
   /** Whether it pays to go on, and how many labels are probably wrong. */
   function hint(decided) {
     const estimate = rateEstimate();
-    if (!estimate) return audit.id.length > RECENT && decided < RECENT ? `After ${RECENT} there is an estimate.` : "";
+    if (!estimate) return audit.id.length > RECENT && decided < RECENT ? `After ${RECENT} decisions there is an estimate.` : "";
     const rate = `Probably ${between(estimate.low, estimate.high)} of all labels are wrong`;
-    if (toCheck) return `${rate}.`;
+    if (toCheck) return estimate.high - estimate.low > VAGUE ? "These are too few to tell how many of all labels are wrong." : `${rate}.`;
     if (!estimate.open) return "";
     const ahead = `about ${amount(Math.round(estimate.nextWrong))} of the next ${amount(estimate.next)} are wrong`;
     const stop = estimate.nextWrong < WORTH_A_LOOK * estimate.next;
-    return `${stop ? "You may stop here" : "It pays to go on"}: ${ahead}. ${rate}, besides what the list misses.`;
+    return `${stop ? "You may stop here" : "It pays to go on"}: ${ahead}. ${rate}, not counting those outside this list.`;
   }
 
   /** The share of all labels that is probably wrong; null before there is anything to tell it by. */

@@ -2,6 +2,7 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
+const touched = matchMedia("(hover: none)").matches; // by a finger: there are no keys to speak of
 const amount = (n) => n.toLocaleString("en-GB");
 const percent = (p) => (p === null ? "–" : `${p < 0.01 ? "< 1" : Math.round(100 * p)} %`);
 const shareOf = (p) => `${(100 * p).toFixed(p < 0.1 ? 1 : 0)} %`;
