@@ -403,6 +403,11 @@ def test_look_alikes_and_formulas_are_noted_and_left_as_they_are():
     assert list(samples.counts) == ["+1", "-1", "1.0", "=cmd", "Cat", "cat "]
 
 
+def test_codes_of_many_digits_are_no_look_alikes():
+    samples = usable(plain_samples(["90071992547409930", "90071992547409931", "1_0", "10"] * 4))
+    assert not [note for note in samples.notes if "differ" in note]
+
+
 def test_csv_is_read_back_as_it_was():
     cells = [["a,b", 'say "x"', "two\nlines", "=1+1", "é", " ", "\ttab"]]
     text = as_csv(cells)
