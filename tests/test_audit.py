@@ -250,6 +250,7 @@ def test_a_mistake_is_exit_code_2_and_leaves_nothing(words, npz, capsys):
     [
         ("--noise-rate 10", "--noise-rate is 10: "),
         ("--share 1.5", "--share is 1.5: "),
+        ("--momentum 1", "--momentum is 1: "),
         ("--epochs 0", "--epochs is 0: "),
         ("--size 1", "--size is 1: "),
         ("--seed -1", "--seed is -1: "),
