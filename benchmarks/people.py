@@ -3,15 +3,17 @@
     python benchmarks/people.py --problem cifar10n-worst cifar10/clean/0 --device cuda --out people.json
 
 A problem is a data set, or data set/noise/rate. Everything is at `RobustClassifier`'s defaults for images. Each
-row has one of three parts:
+row has one of four parts:
 
 told    a training that is given the true noise rate: test accuracy, and average precision of its quality scores
+zero    the same, told that no label is wrong: what readings of the rate cost when nobody knows it
 auto    the same, which estimates the rate first: the estimate, its interval, and how long it took
 folds   five trainings of one network of the same kind, as long as the pair's: average precision of two scores of
         out-of-fold probabilities that cleanlab uses, self-confidence and normalised margin
 
-`disagreement` is the share of given labels that the trained pair does not predict, a reading of the noise rate
-that costs nothing; `mixture` is the share that two Gaussians over the pair's losses call wrong, another.
+Three readings of the noise rate take nothing but a trained pair. `disagreement` is the share of given labels that
+it does not predict, `mixture` the share that two Gaussians over its losses call wrong, `doubted` the share for
+which another class was likelier on average over the epochs.
 `at_the_end` ranks by what the trained pair thinks of the given labels, instead of by all epochs.
 """
 
@@ -39,7 +41,7 @@ from coteach.modern import modern_batch, modern_plan
 from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
 
-PARTS = ("told", "auto", "folds")
+PARTS = ("told", "zero", "auto", "folds")
 Labelled = tuple[Dataset, np.ndarray]
 
 
@@ -82,7 +84,8 @@ def measured(problem: str, part: str, seed: int, options: argparse.Namespace) ->
     if part == "folds":
         found = by_folds(*about)
     else:
-        found = by_pair("auto" if part == "auto" else float(wrong.mean()), *about)
+        rates: dict[str, float | str] = {"told": float(wrong.mean()), "zero": 0.0, "auto": "auto"}
+        found = by_pair(rates[part], *about)
     return {
         "problem": problem,
         "part": part,
@@ -120,6 +123,7 @@ def by_pair(
         "interval": None if estimate is None else list(estimate.interval),
         "disagreement": float((p_MC.argmax(1) != given).mean()),
         "mixture": float((clean_probability(loss_M) < 0.5).double().mean()),
+        "doubted": float((pair.label_quality_ < 0.5).mean()),
         "fit_seconds": fitted,
         "width": pair.network_options_.get("width"),
         "epochs": len(pair.history_),

@@ -250,6 +250,7 @@ def test_a_mistake_is_exit_code_2_and_leaves_nothing(words, npz, capsys):
     [
         ("--noise-rate 10", "--noise-rate is 10: "),
         ("--share 1.5", "--share is 1.5: "),
+        ("--momentum 1", "--momentum is 1: "),
         ("--epochs 0", "--epochs is 0: "),
         ("--size 1", "--size is 1: "),
         ("--seed -1", "--seed is -1: "),
@@ -401,6 +402,11 @@ def test_look_alikes_and_formulas_are_noted_and_left_as_they_are():
     (formula,) = (note for note in samples.notes if "formula" in note)
     assert formula.startswith("1 id(s) or label(s)")  # numbers are none
     assert list(samples.counts) == ["+1", "-1", "1.0", "=cmd", "Cat", "cat "]
+
+
+def test_codes_of_many_digits_are_no_look_alikes():
+    samples = usable(plain_samples(["90071992547409930", "90071992547409931", "1_0", "10"] * 4))
+    assert not [note for note in samples.notes if "differ" in note]
 
 
 def test_csv_is_read_back_as_it_was():

@@ -254,7 +254,11 @@ def test_data_lists_what_is_there(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "finished, told", [(0, "no run of the demo was finished"), (2, "2 runs of the demo finished")]
 )
-def test_ctrl_c_says_what_the_demo_leaves(finished, told, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("was_there", [True, False])
+def test_ctrl_c_says_what_the_demo_leaves(was_there, finished, told, tmp_path, monkeypatch, capsys):
+    if was_there:
+        (tmp_path / "out").mkdir()
+
     def work(*_):
         for n in range(finished):
             (tmp_path / f"out/standard/{n}").mkdir(parents=True)
@@ -266,7 +270,7 @@ def test_ctrl_c_says_what_the_demo_leaves(finished, told, tmp_path, monkeypatch,
         main(["demo", "--out", str(tmp_path / "out")])
     assert stop.value.code == 130
     assert f"coteach: stopped; {told}" in capsys.readouterr().err
-    assert (tmp_path / "out").exists() == (finished > 0)
+    assert (tmp_path / "out").exists() == (finished > 0 or was_there)
 
 
 @pytest.mark.slow

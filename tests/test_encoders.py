@@ -84,6 +84,13 @@ def test_arrays_and_files_of_the_same_pixels_are_the_same(tmp_path, photographs)
     np.testing.assert_allclose(of_files, coteach.encode(photographs / 255, sums, size=64), rtol=1e-3)
 
 
+def test_floats_a_little_above_white_are_white(photographs):
+    sharp = photographs / 255
+    sharp[0, 0, 0, 0] = 1.05
+    white = sharp.clip(0, 1)
+    np.testing.assert_array_equal(coteach.encode(sharp, sums, size=64), coteach.encode(white, sums, size=64))
+
+
 def sums(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float64).sum((2, 3))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coteach import RobustClassifier
+from coteach import RobustClassifier, SelectiveTrainingClassifier
 
 pandas = pytest.importorskip("pandas")
 
@@ -34,6 +34,13 @@ def test_categories_and_missing_values_are_learnt_from(fitted):
     x = fitted.inputs(frame).numpy()
     assert x.shape == (120, 7)  # number, missing; red, blue, missing; whole, missing
     assert np.isfinite(x).all()
+
+
+@pytest.mark.parametrize("kind", [RobustClassifier, SelectiveTrainingClassifier])
+def test_a_table_of_pyarrow_is_told_how_to_become_a_data_frame(kind):
+    arrow = pytest.importorskip("pyarrow")
+    with pytest.raises(ValueError, match=r"make a data frame of it first, with .to_pandas\(\)"):
+        kind(noise_rate=0).fit(arrow.table({"a": [1, 2, 3, 4]}), [0, 1, 0, 1])
 
 
 def test_what_a_cell_becomes(fitted):

@@ -68,6 +68,11 @@ def test_every_piece_of_the_recipe_can_be_set(given, expected):
     assert {name: plan[name] for name in expected} == expected
 
 
+def test_nesterovs_form_needs_no_momentum_beside_it():
+    x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    RobustClassifier(noise_rate=0, epochs=1, optimizer="sgd", optimizer__nesterov=True).fit(x, y)
+
+
 @pytest.mark.parametrize(
     "shape, expected",
     [

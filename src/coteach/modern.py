@@ -1,7 +1,4 @@
-"""The recipe of today for images: network, schedule and augmentation, for images of any size and number.
-
-What was tried, and how it was chosen on noisy held-out labels, is in docs/modern.md.
-"""
+"""The recipe of today for images: network, schedule and augmentation, for images of any size and number."""
 
 import math
 from typing import Any

@@ -260,7 +260,7 @@ def as_images(samples: Any) -> np.ndarray:
             f"images have pixels from {x.min():.4g} to {x.max():.4g}: give 0 to 255, or floats from 0 to 1."
         )
     if x.dtype.kind == "f":
-        return (x * 255 if x.max() <= 1 else x).astype(np.float32)
+        return (x * 255 if x.max() <= 1 + OVERSHOOT else x).astype(np.float32)
     return x
 
 

@@ -3,9 +3,11 @@
 M samples.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 FEWEST = 10  # samples to judge anything by
 FEW = 5  # samples of a class, below which its judgements are worth little
 CALLED = {"images": "images", "table": "rows", "arrays": "samples"}  # by kind
+PLAIN_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)\s*", re.ASCII)
 SPLITS = {"train", "val", "valid", "validation", "test", "dev"}
 
 
@@ -162,10 +165,11 @@ def evenly_from_classes(y_M: np.ndarray, n: int) -> np.ndarray:
 
 def notes_on_look_alikes(classes: Iterable[str]) -> list[str]:
     """A note for each two labels that are one to the eye; they stay two classes."""
-    seen: dict[str, str] = {}
+    seen: dict[str | Decimal, str] = {}
     notes = []
     for name in classes:
-        eye = str(float(name)) if looks_like_number(name) else " ".join(name.split()).casefold()
+        # no floats: codes of many digits would become equal
+        eye = Decimal(name) if PLAIN_NUMBER.fullmatch(name) else " ".join(name.split()).casefold()
         same = seen.setdefault(eye, name)
         if same != name:
             notes.append(

@@ -45,6 +45,8 @@ def refuse_dates(X: Any) -> None:
 def dense(X: Any) -> Any:
     if hasattr(X, "collect") and hasattr(X, "lazy"):
         raise ValueError("X is a lazy frame: read it first, with .collect().")
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
+        raise ValueError("X is a table of Arrow: make a data frame of it first, with .to_pandas().")
     if not isinstance(X, Tensor):
         refuse_dates(X)
     if hasattr(X, "todense") or (isinstance(X, Tensor) and X.layout != torch.strided):

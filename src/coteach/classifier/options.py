@@ -253,7 +253,7 @@ def check_options(optimizer: Any, options: dict[str, Any]) -> None:
 
 def check_takes(optimizer: Any, options: dict[str, Any], lr: float, parameters: Iterable[Tensor]) -> None:
     """Let it say itself what it thinks of its options and of the network."""
-    kind = optimiser_class(optimizer)
+    kind, options = optimiser_class(optimizer), with_usual_momentum(optimizer, options)
     try:
         kind([p for p in parameters if p.requires_grad], lr=lr, **options)  # pyrefly: ignore[unexpected-keyword]
     except (TypeError, ValueError) as error:
@@ -262,11 +262,15 @@ def check_takes(optimizer: Any, options: dict[str, Any], lr: float, parameters: 
         ) from error
 
 
+def with_usual_momentum(optimizer: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """That of "sgd" by its name; torch's own default, for its class, is none."""
+    by_name = isinstance(optimizer, str) and optimiser_class(optimizer) is torch.optim.SGD
+    return {"momentum": 0.9} | options if by_name else options
+
+
 def plan_fields(optimizer: Any, options: dict[str, Any]) -> dict[str, Any]:
     """What a plan says of it."""
-    kind = optimiser_class(optimizer)
-    if kind is torch.optim.SGD and isinstance(optimizer, str):
-        options = {"momentum": 0.9} | options  # torch's own default, for its class, is none
+    kind, options = optimiser_class(optimizer), with_usual_momentum(optimizer, options)
     if kind in OURS and options.keys() <= set(OURS[kind]):
         none = {"momentum": 0.0} if kind is torch.optim.SGD else {}
         return {"optimizer": kind.__name__.lower()} | none | options

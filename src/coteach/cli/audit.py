@@ -52,12 +52,14 @@ files stay as they are. Features are kept in a hidden folder beside them.
 
 AUDIT_METHODS = {name: what for name, what in names.METHOD_MEANINGS.items() if name not in names.ONLY_IN_RUNS}
 LOSS_DEFAULT = "cross_entropy; for tables and arrays then softmax_twice; of another method its own"
-RECIPE_NUMBERS = ("shift", "cutout", "mixup", "label_smoothing", "lookahead", "one_cycle")
-RECIPE_ANSWERS = ("mirror", "weak_selection")
+RECIPE_NUMBERS = ("shift", "cutout", "strong_view", "mixup", "label_smoothing", "lookahead", "one_cycle", "lr")
+RECIPE_ANSWERS = ("mirror", "weak_selection", "decoupled_decay")
+OF_OPTIMIZER = ("momentum", "nesterov", "weight_decay")
 TABLE_SUFFIXES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
 DEFAULT_FOLDER = Path("runs/audit")
-OF_PIXELS = ("network", "recipe", "width", "mirror", "shift", "cutout")  # flags
-OF_NETWORKS = ("method", "loss", "epochs", *OF_PIXELS, *RECIPE_NUMBERS[2:], "weak_selection")
+OF_PIXELS = ("network", "recipe", "width", "mirror", "shift", "cutout", "strong_view")  # flags
+OF_RECIPE = (*RECIPE_NUMBERS, *RECIPE_ANSWERS, "optimizer", *OF_OPTIMIZER)
+OF_NETWORKS = tuple(dict.fromkeys(("method", "loss", "epochs", *OF_PIXELS, *OF_RECIPE)))
 LEARNERS = {"linear": "linear models in rounds", "trees": "boosted trees in rounds"}
 PIXEL_SIDE = 32  # side of images that are learnt as they are
 MOST_LINES = 10
@@ -106,6 +108,8 @@ class Audit:
     """Pixels by which images are shifted at most, each way."""
     cutout: Annotated[int | None, Flag("N", "a quarter of the image if modern")] = None
     """Side of the square that is blanked in each image, in pixels."""
+    strong_view: Annotated[int | None, Flag("N", "0, none")] = None
+    """Learn each image after N random changes of colour and shape; compare losses without them."""
     mixup: Annotated[float | None, Flag("X", "0, not at all")] = None
     """α: learn mixtures of two trusted samples, with shares drawn from Beta(α, α)."""
     label_smoothing: Annotated[float | None, Flag("X", "0")] = None
@@ -116,6 +120,18 @@ class Audit:
     """Steps after which weights return to a moving average of themselves."""
     one_cycle: Annotated[float | None, Flag("X", "0.23 if modern, else 0")] = None
     """Share of all steps over which the learning rate rises, before it falls to zero."""
+    lr: Annotated[float | None, Flag("X", "1.5 for batches of 1,024 if modern, else 0.001")] = None
+    """Highest learning rate."""
+    optimizer: Annotated[Literal["adam", "sgd"] | None, Flag("{adam,sgd}", "sgd if modern, else adam")] = None
+    """Optimiser."""
+    momentum: Annotated[float | None, Flag("X", "0.85 if modern, else 0.9")] = None
+    """Momentum of sgd, from 0 to below 1."""
+    nesterov: Annotated[Literal["yes", "no"] | None, Flag("{yes,no}", "yes if modern")] = None
+    """Nesterov's form of that momentum."""
+    weight_decay: Annotated[float | None, Flag("X", "0.009 if modern, else 0")] = None
+    """Weight decay."""
+    decoupled_decay: Annotated[Literal["yes", "no"] | None, Flag("{yes,no}", "yes if modern")] = None
+    """Whether weights decay apart from their gradients, by the learning rate times --weight-decay."""
     epochs: Annotated[int | None, Flag("N", "40 if modern, else 20")] = None
     """Epochs: how often each sample is learnt."""
     noise_rate: Annotated[float | Literal["auto"], Flag("X", "auto")] = "auto"
@@ -181,6 +197,8 @@ class Audit:
             raise ValueError(f"--noise-rate is {self.noise_rate:g}: give auto, or a share below 1 such as 0.2.")
         if self.share is not None and not 0 <= self.share <= 1:
             raise ValueError(f"--share is {self.share:g}: give a share of the samples from 0 to 1.")
+        if self.momentum is not None and not 0 <= self.momentum < 1:
+            raise ValueError(f"--momentum is {self.momentum:g}: give a number from 0 to below 1.")
         for name, value, least in (
             ("epochs", self.epochs, 1),
             ("size", self.size, 4),
@@ -278,6 +296,10 @@ def audit_command(audit: Audit) -> None:
             random_state=audit.seed,
             recipe=audit.recipe,
             module__width=audit.width,
+            optimizer=audit.optimizer,
+            optimizer__momentum=audit.momentum,
+            optimizer__nesterov=as_bool(audit.nesterov),
+            optimizer__weight_decay=audit.weight_decay,
             **{name: getattr(audit, name) for name in RECIPE_NUMBERS},
             **{name: as_bool(getattr(audit, name)) for name in RECIPE_ANSWERS},
         )

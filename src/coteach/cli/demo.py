@@ -77,6 +77,7 @@ def demo_command(demo: Demo) -> None:
         variant.experiments[0].check()  # before torch is loaded
     from coteach.figures import COLOURED, curves, over_seeds
 
+    was_there = demo.out is not None and demo.out.exists()
     out = files.claim_folder(demo.out, Path("runs/demo"))
     todo = variants(seeds, epochs, out)
     console.print(
@@ -89,6 +90,8 @@ def demo_command(demo: Demo) -> None:
                 bars.finish(variant)
     except KeyboardInterrupt:
         print(f"coteach: stopped; {what_is_left(out)}.", file=sys.stderr)
+        if not was_there and not any(out.iterdir()):
+            out.rmdir()
         raise SystemExit(130) from None
     cells = {v.label: [read_finished(e.out) for e in v.experiments if e.out] for v in todo}
     console.print(results_table(cells, len(seeds), min(10, todo[0].experiments[0].plan().epochs)))
@@ -117,11 +120,9 @@ def demo_command(demo: Demo) -> None:
 
 
 def what_is_left(out: Path) -> str:
-    """After Ctrl-C: the runs that were finished can be looked at; an empty folder is taken away."""
+    """After Ctrl-C: the runs that were finished can be looked at."""
     if finished := list(out.glob("*/*/summary.json")):
         return f"{plural(len(finished), 'run')} of the demo finished: coteach report {out} shows what they found"
-    if not any(out.iterdir()):
-        out.rmdir()
     return "no run of the demo was finished"
 
 
