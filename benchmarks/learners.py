@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from common import flags, kept, measured_on
@@ -24,7 +25,7 @@ from coteach.audit.samples import LabelledSamples
 
 LEARNERS = ("linear", "network", "trees")
 NOISES = (("symmetric", 0.2), ("pair", 0.3))
-Table = tuple[np.ndarray, np.ndarray]
+Table = tuple[Any, Any]  # features and classes
 
 
 def main() -> None:

@@ -362,9 +362,7 @@ def learner_of(audit: Audit, network: Any, samples: "LabelledSamples") -> str:
     candidates = candidates_for(samples, audit.network_flags)
     if len(candidates) == 1:
         if candidates == ["linear"]:
-            print_line(
-                "note: linear models learn these features, in seconds; --learner network is slower"
-            )
+            print_line("note: linear models learn these features, in seconds; --learner network is slower")
         return candidates[0]
     with expected_progress("comparing learners", None) as say, listening(say):
         choice = choose_learner(candidates, network, samples)
