@@ -14,6 +14,15 @@ def quick(method="coteaching", **options) -> RobustClassifier:
     return RobustClassifier(method, **{"noise_rate": 0.2, "epochs": 3, "lr": 0.01, "random_state": 0} | options)
 
 
+def four_clouds() -> tuple[np.ndarray, np.ndarray]:
+    """Opposite ones are of one class: no plane parts the two."""
+    y = np.arange(200) % 2
+    x = np.random.default_rng(0).normal(size=(200, 5)) / 5
+    x[:, 0] += np.arange(200) // 2 % 2
+    x[:, 1] += y ^ (np.arange(200) // 2 % 2)
+    return x, y
+
+
 def three_clouds(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
     """Three clouds of points in five dimensions."""
     y = np.arange(n) % 3

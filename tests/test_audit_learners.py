@@ -18,7 +18,7 @@ from coteach.cli import main
 from coteach.selective import SelectiveTrainingClassifier
 from coteach.selective.files import load_selective, save_selective
 from coteach.selective.saved import SavedTrees
-from estimator_cases import three_clouds
+from estimator_cases import four_clouds, three_clouds
 
 
 @pytest.fixture
@@ -95,12 +95,7 @@ def test_the_linear_model_of_an_audit_predicts_again(table):
 
 @pytest.mark.parametrize("curved", [False, True])
 def test_what_is_saved_is_what_was_fitted(curved, tmp_path):
-    x, y = three_clouds()
-    if curved:  # four clouds, of which opposite ones are of one class
-        y = np.arange(200) % 2
-        x = np.random.default_rng(0).normal(size=(200, 5)) / 5
-        x[:, 0] += np.arange(200) // 2 % 2
-        x[:, 1] += y ^ (np.arange(200) // 2 % 2)
+    x, y = four_clouds() if curved else three_clouds()
     x = x * [1, 2, 300, 4, 5] + 5
     classifier = selective_classifier("linear", noise_rate=0.1, random_state=0).fit(x, y)
     assert (classifier.neighbour_model_ is not None) == curved  # which know more where classes are no half spaces

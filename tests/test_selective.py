@@ -9,7 +9,7 @@ import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.metrics import average_precision_score
@@ -24,7 +24,7 @@ from coteach.labels.folds import deal_folds
 from coteach.labels.quality import likeliest_classes, quality_of_labels
 from coteach.noise import corrupt
 from coteach.selective.linear import Axes, fit_stack
-from estimator_cases import three_clouds
+from estimator_cases import four_clouds, three_clouds
 
 CHECKED = [
     SelectiveTrainingClassifier(),
@@ -387,10 +387,41 @@ def test_warm_starts_end_where_cold_ones_do(digits):
     np.testing.assert_allclose(cold.fit(x, y).held_out_proba_, warm.fit(x, y).held_out_proba_, atol=2e-3)
 
 
+def test_a_warm_start_leaves_no_trees_of_earlier_labels(digits):
+    x, _, y, *_ = digits
+    cold, warm = (
+        SelectiveTrainingClassifier(
+            RandomForestClassifier(5, warm_start=on, random_state=0),
+            noise_rate=0.3,
+            rounds=2,
+            folds=2,
+            random_state=0,
+        ).fit(x[:200], y[:200])
+        for on in (False, True)
+    )
+    np.testing.assert_array_equal(cold.predict_proba(x[200:300]), warm.predict_proba(x[200:300]))
+
+
+def test_only_the_proportions_of_weights_matter_to_the_votes_of_neighbours():
+    x, y = four_clouds()
+    one, thousandth = (
+        SelectiveTrainingClassifier(noise_rate=0.1, random_state=0).fit(
+            x, y, sample_weight=np.full(len(y), weight)
+        )
+        for weight in (1, 1e-3)
+    )
+    assert one.neighbour_model_ is not None
+    np.testing.assert_allclose(
+        one.neighbour_model_.predict_proba(x), thousandth.neighbour_model_.predict_proba(x), atol=1e-6
+    )
+
+
 @pytest.mark.parametrize(
     "parameters, message",
     [
         ({"rule": "decoupling"}, "rule"),
+        ({"relabel": "no"}, "relabel is 'no': give True or False"),
+        ({"keep_per_class": 1}, "keep_per_class is 1: give True or False"),
         ({"folds": 1}, "folds is 1"),
         ({"folds": 0}, "auto"),
         ({"rounds": -1}, "rounds is -1"),

@@ -230,8 +230,10 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         self.classes_, self.estimators_ = classes, learners.models(counts_NM, learnt_M)
         self.neighbour_model_ = None
         if neighbours and self.estimator is None:
-            learnt = (learnt_M, counts_NM.mean(0), len(classes))
-            self.neighbour_model_ = NeighbourModel.of(np.asarray(numbers), *learnt, self.neighbours)
+            votes_M = counts_NM.mean(0) / weight_M.mean()
+            self.neighbour_model_ = NeighbourModel.of(
+                np.asarray(numbers), learnt_M, votes_M, len(classes), self.neighbours
+            )
         self.mean_, self.scale_ = mean, scale
         self.noise_rate_, self.noise_estimate_, self.kept_ = float(rate), estimate, picked.kept_NM
         self.history_, self.opinions_ = picked.history, np.stack(picked.opinions)
@@ -251,6 +253,9 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             value = getattr(self, name)
             if not (is_whole(value) and value >= least):
                 raise ValueError(f"{name} is {value!r}: give a whole number of at least {least}.")
+        for name in ("relabel", "keep_per_class"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ValueError(f"{name} is {getattr(self, name)!r}: give True or False.")
         if self.standardize not in (True, False, "auto"):
             raise ValueError(f"standardize is {self.standardize!r}: give True, False or 'auto'.")
         if self.folds == 1:
@@ -284,7 +289,14 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     def _rows(self, X: Any, reset: bool) -> Any:
         """X as the estimator gets it: what it makes of cells is its own business, that there are rows is ours."""
         rows = rows_of(X)
-        texts = rows.ndim == 1 and len(rows) and isinstance(rows[0], str)
+        texts = rows.ndim == 1 and any(isinstance(row, str) for row in rows)
+        if (
+            texts
+            and (other := next((i for i, row in enumerate(rows) if not isinstance(row, str)), None)) is not None
+        ):
+            raise ValueError(
+                f"sample {other} is no text but {rows[other]!r}: leave it out, or give an empty text."
+            )
         if not (hasattr(rows, "iloc") or texts):
             check_array(rows, accept_sparse=True, dtype=None, ensure_all_finite=False, allow_nd=True)  # pyrefly: ignore[unexpected-keyword]
         validate_data(self, rows, reset=reset, skip_check_array=True)
@@ -312,7 +324,7 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     # ---- predict ----------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The copies' mean probabilities.
+        """The copies' mean probabilities. Where neighbours vote, a third is theirs.
 
         Parameters
         ----------

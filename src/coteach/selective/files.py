@@ -20,6 +20,10 @@ NO_MODEL = "holds no linear model or trees that are whole: give the model of an 
 
 def save_selective(classifier: "SelectiveTrainingClassifier", path: str | Path) -> None:
     """Our own regressions, or scikit-learn's boosted trees on finite numbers."""
+    if len(classifier.estimators_) > 1:
+        raise ValueError(
+            "the classifier has a model for each copy, and one can be saved: fit it with relabel=True."
+        )
     kind = SavedLinearModel if classifier.estimator is None else SavedTrees
     (name,) = (name for name, of in FORMATS.items() if of is kind)
     facts, arrays = kind.of(classifier).as_arrays()

@@ -30,7 +30,8 @@ class Learners(Protocol):
 class EstimatorLearners:
     """Clones of an estimator. With `warm_start` set, each goes on from where it was in the round before.
 
-    Where only one class is left to learn, that class is certain: most estimators refuse to learn it.
+    That is for weights: trees begin anew, for they could only be added to those of other labels. Where only one
+    class is left to learn, that class is certain, because most estimators refuse to learn it.
     """
 
     def __init__(self, estimator: Any, x: Any, y_M: np.ndarray, n_classes: int, weighed: bool):
@@ -62,6 +63,8 @@ class EstimatorLearners:
     def _fitted(self, counts_M: np.ndarray, labels_M: np.ndarray, key: tuple[int, int], weighed: bool) -> Any:
         learnt = np.flatnonzero(counts_M)
         model = self.before.get(key) if self.goes_on else None
+        if not (hasattr(model, "coef_") or hasattr(model, "coefs_")):
+            model = None
         if model is None or len(model.classes_) != len(np.unique(labels_M[learnt])):
             several = (labels_M[learnt] != labels_M[learnt[0]]).any()
             model = clone(self.estimator) if several else DummyClassifier()
