@@ -9,7 +9,7 @@ choice sees given labels alone; the truth judges. Everything is as in an audit, 
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def diabetes(seed: int) -> Table:
     return x, np.searchsorted(np.quantile(progression, [1 / 3, 2 / 3]), progression)
 
 
-TABLES: dict[str, Callable[[int], Table]] = {
+TABLES: dict[str, Any] = {
     "breast cancer": lambda seed: load_breast_cancer(return_X_y=True),
     "wine": lambda seed: load_wine(return_X_y=True),
     "diabetes": diabetes,
