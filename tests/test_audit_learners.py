@@ -20,6 +20,8 @@ from coteach.selective.files import load_selective, save_selective
 from coteach.selective.saved import SavedTrees
 from estimator_cases import four_clouds, three_clouds
 
+AUDIT = "audit --table t.csv --label tree --noise-rate 0.05 --out o".split()
+
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
@@ -43,21 +45,7 @@ def rows_of(path: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("learner", ["linear", pytest.param("trees", marks=pytest.mark.slow)])
 def test_an_audit_with_another_learner_finds_the_wrong_labels_and_says_why(learner, table):
-    main(
-        [
-            "audit",
-            "--table",
-            "t.csv",
-            "--label",
-            "tree",
-            "--learner",
-            learner,
-            "--noise-rate",
-            "0.05",
-            "--out",
-            "o",
-        ]
-    )
+    main([*AUDIT, "--learner", learner])
     suspects = rows_of("o/suspects.csv")
     assert {row["id"] for row in suspects[:3]} == {"0", "1", "2"}
     first = next(row for row in suspects if row["id"] == "0")
@@ -72,21 +60,7 @@ def test_an_audit_with_another_learner_finds_the_wrong_labels_and_says_why(learn
 
 def test_the_linear_model_of_an_audit_predicts_again(table):
     _, truth = table
-    main(
-        [
-            "audit",
-            "--table",
-            "t.csv",
-            "--label",
-            "tree",
-            "--learner",
-            "linear",
-            "--noise-rate",
-            "0.05",
-            "--out",
-            "o",
-        ]
-    )
+    main([*AUDIT, "--learner", "linear"])
     model = load_selective("o/model.safetensors")
     x = features("o", "t.csv")
     assert (model.predict(x) == truth).mean() > 0.97
@@ -158,7 +132,7 @@ def test_a_file_of_something_else_is_no_linear_model(tmp_path):
 
 
 def test_networks_have_reasons_too(table):
-    main(["audit", "--table", "t.csv", "--label", "tree", "--noise-rate", "0.05", "--epochs", "2", "--out", "o"])
+    main([*AUDIT, "--epochs", "2"])
     reasons = [row["reason"] for row in rows_of("o/suspects.csv")]
     assert all("trusted neighbours" in reason for reason in reasons)
     assert any(
