@@ -1,7 +1,7 @@
 """Tables of the pages about audits, from the raw numbers in benchmarks/results/: means ± std over seeds."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import mean, median, stdev
 
@@ -61,8 +61,10 @@ def seconds(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
-def markdown(head: list[str], rows: Iterable[list[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+def markdown(head: list[str], rows: Sequence[list[str]]) -> str:
+    """Numbers stand to the right."""
+    marks = ["---" if cell[0].isalpha() else "---:" for cell in rows[0]]
+    lines = [head, marks, *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
