@@ -4,8 +4,9 @@
     python benchmarks/real.py --data-dir data --features cache --out benchmarks/results/real.json
 
 CIFAR-10N needs data/cifar-10-batches-bin and data/cifar-n, the texts data/weak/NAME.train.csv and NAME.test.csv
-with the columns text, given and truth. Photos are the first 4,000 of CIFAR-10; digits and breast cancer come with
-scikit-learn, and become messy: a tenth of the cells is missing, and every fourth column holds words.
+with the columns text, given and truth. Photos are the first 4,000 of CIFAR-10; --photos 50000 10000 takes all of
+them. Digits and breast cancer come with scikit-learn, and become messy: a tenth of the cells is missing, and every
+fourth column holds words.
 
 cleanlab gets what its users take: logistic regression on the features, boosted trees for tables, five folds.
 It gets features as they are and at unit length; the better of both counts, judged by the truth.
@@ -41,7 +42,6 @@ from sklearn.preprocessing import Normalizer
 import coteach
 from coteach import data
 
-PHOTOS, TEST_PHOTOS = 4000, 2000
 TEXTS = ("trec", "semeval", "youtube", "sms")
 PEOPLE = ("aggre", "rand1", "worst")
 TABLES = ("digits symmetric 0.2", "digits pair 0.3", "breast symmetric 0.2")
@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--features", type=Path, help="folder in which features are kept")
     parser.add_argument("--sets", nargs="+", default=[*PEOPLE, *TEXTS, *TABLES])
+    parser.add_argument("--photos", nargs=2, type=int, default=[4000, 2000], help="the first of both parts")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--intervals", action="store_true", help="only noise rates, of many more audits")
     parser.add_argument("--parts", action="store_true", help="only what each part of the method adds")
@@ -100,12 +101,13 @@ def photos(name: str, options: argparse.Namespace) -> Case:
     dataset = data.load(f"cifar10n-{name}", options.data_dir)
     assert dataset.given is not None
     pixels, test_pixels = dataset.tensors("an audit")
+    n, n_test = options.photos
     x, x_test = (
         coteach.encode(images.numpy(), "efficientnet-lite0", cache=options.features)
-        for images in (pixels[:PHOTOS], test_pixels[:TEST_PHOTOS])
+        for images in (pixels[:n], test_pixels[:n_test])
     )
-    truth, given = (np.asarray(labels)[:PHOTOS] for labels in (dataset.y_train, dataset.given))
-    return Case(name, x, given, truth, x_test, dataset.y_test[:TEST_PHOTOS].numpy())
+    truth, given = (np.asarray(labels)[:n] for labels in (dataset.y_train, dataset.given))
+    return Case(name, x, given, truth, x_test, dataset.y_test[:n_test].numpy())
 
 
 def texts(name: str, options: argparse.Namespace) -> Case:
