@@ -110,6 +110,23 @@ def test_no_stack_begins_that_would_end_too_late_and_the_same_call_measures_it_l
     assert contents(tmp_path) == whole
 
 
+def test_a_network_of_twice_the_width_is_expected_to_take_four_times_as_long(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(reproduce.time, "monotonic", lambda: now[0])
+    modern = {"recipe": "modern", "network": "mlp", "warmup": None}
+    wanted = [cell(width=width, **modern) for width in (1, 2)]
+    jobs = [running.StackJob(i, [(c, c.seeds)], tmp_path / str(i), "t", None, "c") for i, c in enumerate(wanted)]
+    with reproduce.Measuring(jobs, tmp_path, silent, lambda p: None, until=49.0) as measuring:
+        handed_out = measuring.hand_out()
+        job = next(handed_out)
+        measuring.trained[0], now[0] = measuring.total[0], 10.0
+        monkeypatch.setattr(reproduce, "add_runs", lambda *arguments: None)
+        measuring.records[0] = [{}]
+        measuring.write(job)
+        assert list(handed_out) == []
+        assert measuring.late == {1}
+
+
 # ---- killed ---------------------------------------------------------------------------------------------------
 
 

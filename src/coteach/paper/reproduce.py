@@ -224,7 +224,7 @@ class Measuring:
             lock = ExitStack()
             if job.number not in self.left:
                 continue
-            if time.monotonic() + self.pace * self.total[job.number] > self.until:
+            if time.monotonic() + self.pace * self.total[job.number] * weight(job) > self.until:
                 self.late.add(job.number)
                 continue
             if not acquired(job.folder, lock):
@@ -259,7 +259,8 @@ class Measuring:
 
     def write(self, job: StackJob) -> None:
         if trained := self.trained[job.number]:
-            self.pace = max(self.pace, (time.monotonic() - self.begun[job.number]) / trained)
+            seconds = time.monotonic() - self.begun[job.number]
+            self.pace = max(self.pace, seconds / (trained * weight(job)))
         for (cell, _), record in zip(job.stack, self.records.pop(job.number), strict=True):
             add_runs(cell, self.out, record)
         self.release(job)
@@ -272,6 +273,11 @@ class Measuring:
         if self.epochs[job.number] < self.total[job.number]:  # the rest was done before, or by another
             self.epochs[job.number] = self.total[job.number]
             self.show(job.label, [])
+
+
+def weight(job: StackJob) -> float:
+    """How many times the work of the usual width: a convolution takes width² operations."""
+    return (job.stack[0][0].experiment.width or 1) ** 2
 
 
 # ---- what is to be run ----------------------------------------------------------------------------------------
