@@ -13,6 +13,7 @@ import coteach
 from coteach.data import Dataset
 from coteach.engine.setup import hardware, set_up
 from coteach.engine.training import Epoch, Training
+from coteach.files import write_atomically
 from coteach.measure import measure
 from coteach.methods import METHODS
 from coteach.names import Streams
@@ -73,7 +74,7 @@ def kept(rows: Iterable[dict], out: Path | None) -> None:
 
 def write(found: list | dict, out: Path | None) -> None:
     if out:
-        out.write_text(json.dumps(found, indent=1) + "\n")
+        write_atomically(out, json.dumps(found, indent=1) + "\n")
 
 
 def measured_on(device: str = "cpu") -> dict[str, str]:

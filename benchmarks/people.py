@@ -15,9 +15,13 @@ Three readings of the noise rate take nothing but a trained pair. `disagreement`
 it does not predict, `mixture` the share that two Gaussians over its losses call wrong, `doubted` the share for
 which another class was likelier on average over the epochs.
 `at_the_end` ranks by what the trained pair thinks of the given labels, instead of by all epochs.
+
+Rows that the file of --out has are not measured again: after an interruption the same command goes on.
 """
 
 import argparse
+import itertools
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,10 +63,13 @@ def main() -> None:
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict]:
-    for seed in options.seeds:
-        for problem in options.problem:
-            for part in options.parts:
-                yield measured(problem, part, seed, options)
+    """Those that are there, and then the others."""
+    there = json.loads(options.out.read_text("utf-8")) if options.out and options.out.exists() else []
+    yield from there
+    known = {(row["problem"], row["part"], row["seed"]) for row in there}
+    for seed, problem, part in itertools.product(options.seeds, options.problem, options.parts):
+        if (problem, part, seed) not in known:
+            yield measured(problem, part, seed, options)
 
 
 @cache
@@ -112,7 +119,7 @@ def by_pair(
     pair.fit(x, given)
     fitted = time.perf_counter() - started
     p_MC = pair.predict_proba(x)
-    given_M = p_MC[np.arange(len(given)), given]
+    given_M = p_MC[np.arange(len(given)), np.searchsorted(pair.classes_, given)]  # a few samples lack a class
     loss_M = -torch.from_numpy(given_M).clamp(min=1e-12).log()
     estimate = pair.noise_estimate_
     return {
@@ -121,7 +128,7 @@ def by_pair(
         "at_the_end": precision(wrong, given_M),
         "noise_rate": pair.noise_rate_,
         "interval": None if estimate is None else list(estimate.interval),
-        "disagreement": float((p_MC.argmax(1) != given).mean()),
+        "disagreement": float((pair.classes_[p_MC.argmax(1)] != given).mean()),
         "mixture": float((clean_probability(loss_M) < 0.5).double().mean()),
         "doubted": float((pair.label_quality_ < 0.5).mean()),
         "fit_seconds": fitted,

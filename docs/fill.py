@@ -17,9 +17,11 @@ docs/evidence.md names rows in the same way, of any methods, for the accuracy or
     -->
     <!-- end -->
 
-docs/human.md has such pairs for one of our numbers (last, ensemble, average_precision), and for those of a source:
+docs/human.md has such pairs for one of our numbers (last, ensemble, average_precision), and for those of a source.
+docs/guesses.md has them for another preset, which is named:
 
     <!-- people: last -->
+    <!-- people: last winner -->
     <!-- published: best -->
 
 With the first of them goes the figure, once it is drawn.
@@ -57,8 +59,9 @@ MARKED = re.compile(
 NAMED = re.compile(r"(<!-- (?P<what>accuracy|precision):\n(?P<rows>.*?)-->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 MOST_ROWS = 8  # on the page of a method
 NOISES = ("pair 45 %", "symmetric 50 %", "symmetric 20 %", "openset 40 %")
+END = "<!-- end -->"
 FIGURE = "results/human/human.svg"
-PEOPLE = re.compile(r"(<!-- people: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PEOPLE = re.compile(r"(<!-- people: ([a-z_]+)(?: ([a-z]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 PUBLISHED = re.compile(r"(<!-- published: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 CLAIMS = re.compile(r"(<!-- claims: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 BENCHMARK = re.compile(r"(<!-- benchmark: ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -109,8 +112,8 @@ def with_table(found: re.Match, cells: list[Cell]) -> str:
         return "\n\n".join([found[1].strip(), "Not measured yet.", found["end"]])
     pages = sorted({cell["experiment"] for cell in mine})
     rest = " · ".join(f"[{name}](../../results/{name}/README.md)" for name in pages)
-    told = table(mine, wanted, value, with_method=len(methods) > 1)
-    return "\n\n".join([found[1].strip(), LEGEND, told, f"Every variant that was measured: {rest}.", found["end"]])
+    told = [LEGEND, table(mine, wanted, value, with_method=len(methods) > 1)] if wanted else []
+    return "\n\n".join([found[1].strip(), *told, f"Every variant that was measured: {rest}.", found["end"]])
 
 
 def with_rows(found: re.Match, cells: list[Cell]) -> str:
@@ -160,20 +163,20 @@ def seeds_of(cells: Iterable[Cell]) -> str:
 
 
 def with_people(text: str, cells: list[Cell]) -> str:
-    wanted = {f"human/{cell.name}.json": cell for cell in presets.cells("human", then=True)}
-    mine = [(wanted[cell["file"]], cell) for cell in cells if cell["file"] in wanted]
-    text = PEOPLE.sub(lambda found: between(found, people_tables(found[2], mine)), text)
+    text = PEOPLE.sub(lambda found: between(found, people_tables(found[2], found[3] or "human", cells)), text)
     return PUBLISHED.sub(lambda found: between(found, [published_table(found[2])]), text)
 
 
 def between(found: re.Match, tables: list[str]) -> str:
-    return "\n\n".join([found[1].strip(), *(tables or ["Not measured yet."]), found[3]])
+    return "\n\n".join([found[1].strip(), *(tables or ["Not measured yet."]), END])
 
 
-def people_tables(key: str, mine: list[tuple[presets.Cell, Cell]]) -> list[str]:
+def people_tables(key: str, preset: str, cells: list[Cell]) -> list[str]:
     """One for the label sets, and one for labels that a program flipped; above them the figure, with the first."""
+    wanted = {f"{preset}/{cell.name}.json": cell for cell in presets.cells(preset, then=True)}
+    mine = [(wanted[cell["file"]], cell) for cell in cells if cell["file"] in wanted and cell[key] is not None]
     apart = [[pair for pair in mine if (pair[1]["noise"] == "human") == by_people] for by_people in (True, False)]
-    drawn = mine and key == "last" and (ROOT / FIGURE).exists()
+    drawn = mine and (key, preset) == ("last", "human") and (ROOT / FIGURE).exists()
     figure = [f"![Ours beside the published numbers, by method and label set](../{FIGURE})"] if drawn else []
     return figure + [
         grid({(place.row, place.column): number(cell, key) for place, cell in some}) for some in apart if some
@@ -185,7 +188,7 @@ def number(cell: Cell, key: str) -> str:
     digits = 4 if key == "average_precision" else 2
     seeds = cell.get(f"{key}_per_seed") or []
     spread = f" ± {stdev(seeds):.{digits}f}" if len(seeds) > 1 and None not in seeds else ""
-    return "–" if cell[key] is None else f"{cell[key]:.{digits}f}{spread}"
+    return f"{cell[key]:.{digits}f}{spread}"
 
 
 def published_table(source: str) -> str:

@@ -102,6 +102,7 @@ def test_a_mistake_is_told_before_torch_is_loaded(tmp_path):
         "reproduce mnist --epochs 0",
         "reproduce mnist --seeds 1 1",
         "reproduce mnist --only-report",
+        "reproduce mnist --minutes 0",
         "reproduce mnist --processes 0",
         "reproduce mnist --processes 2 --ray",
     ],

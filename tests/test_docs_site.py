@@ -162,3 +162,20 @@ def test_what_is_measured_on_labels_of_people_goes_into_their_page(fill):
     assert fill.with_people(filled, []).count("Not measured yet.") == 3
     assert "| ELR+ | 94.83 | 94.43 | 91.09 | 66.72 |" in filled
     assert "| ELR+ | 91.3 | 67.5 |" in filled
+
+
+def test_what_the_winner_comes_to_goes_into_its_page(fill):
+    file = "winner/cifar10n-worst-dividemix-paper.json"
+    cell = {"file": file, "method": "dividemix", "experiment": "winner", "noise": "human", "last": 92.5}
+    cells = [cell | {"average_precision": None}]
+    filled = fill.filled_in((DOCS / "guesses.md").read_text("utf-8"), cells)
+    assert "\n| DivideMix | 92.50 |\n" in filled
+    assert filled.count("Not measured yet.") == 1
+    assert "![" not in filled.partition("## What came out")[2]
+
+
+def test_a_page_that_names_no_rows_has_no_table(fill):
+    cell = {"method": "dividemix", "experiment": "winner", "dataset": "cifar10n-worst", "noise": "human"}
+    filled = fill.filled_in((DOCS / "methods" / "dividemix.md").read_text("utf-8"), [cell])
+    told = filled.partition("<!-- measured: dividemix -->")[2].partition("<!-- end -->")[0]
+    assert told.strip() == "Every variant that was measured: [winner](../../results/winner/README.md)."

@@ -243,6 +243,19 @@ def test_panels_beside_each_other_share_one_legend_between_message_and_panels(fi
     assert max(box.x1 for box in boxes) <= drawn.bbox.x1
 
 
+def test_a_legend_of_long_names_has_fewer_columns(figure, tmp_path):
+    names = [f"coteaching, with more and more that it has to say {i}" for i in range(7)]
+    lines = {name: ([1, 2], np.ones((2, 2))) for name in names}
+    grid = Grid([""], ["pair", "symmetric"], ["test_accuracy"], names, lambda *where: lines)
+    draw_grid(grid, [tmp_path / "figure.svg"], "How it was measured.", "What it says")
+    drawn = figure()
+    drawn.canvas.draw()
+    (legend,) = drawn.legends
+    assert len(legend.get_texts()) == 7
+    assert legend.get_window_extent().x1 <= drawn.bbox.x1
+    assert legend.get_window_extent().y0 >= drawn.axes[0].title.get_window_extent().y1
+
+
 def test_a_figure_is_as_wide_as_a_page_and_its_type_as_large_as_in_print(figure, tmp_path):
     curves(
         {"pair": {"jocor": rows_of([1], 3)}, "symmetric": {"jocor": rows_of([1], 3)}}, [tmp_path / "figure.svg"]

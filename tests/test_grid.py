@@ -85,6 +85,48 @@ def test_progress_counts_what_was_done_before(tmp_path):
     assert again == done[2:]
 
 
+# ---- in so many minutes ---------------------------------------------------------------------------------------
+
+
+def test_no_stack_begins_that_would_end_too_late_and_the_same_call_measures_it_later(tmp_path, monkeypatch, whole):
+    now = [0.0]
+    monkeypatch.setattr(reproduce.time, "monotonic", lambda: now[0])
+    epochs, said = [], []
+
+    def ten_seconds(p):  # for the four runs of a stack: 30 seconds a stack
+        epochs.extend(row["epoch"] for row in p.rows)
+        now[0] += 10
+
+    def measure(minutes):
+        how = {"commit": "c", "minutes": minutes, "say": said.append, "on_progress": ten_seconds}
+        return reproduce.measure_cells(two_stacks(), tmp_path, **how)
+
+    assert len(measure(0.9)) == 4
+    assert epochs == [1] * 4 + [2] * 4 + [3] * 4
+    assert said[-1] == "stacks of cells that would end too late: 1; the same command measures them"
+    assert len(contents(tmp_path)) == 2
+    measure(0.9)
+    assert len(epochs) == 24
+    assert contents(tmp_path) == whole
+
+
+def test_a_network_of_twice_the_width_is_expected_to_take_four_times_as_long(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(reproduce.time, "monotonic", lambda: now[0])
+    modern = {"recipe": "modern", "network": "mlp", "warmup": None}
+    wanted = [cell(width=width, **modern) for width in (1, 2)]
+    jobs = [running.StackJob(i, [(c, c.seeds)], tmp_path / str(i), "t", None, "c") for i, c in enumerate(wanted)]
+    with reproduce.Measuring(jobs, tmp_path, silent, lambda p: None, until=49.0) as measuring:
+        handed_out = measuring.hand_out()
+        job = next(handed_out)
+        measuring.trained[0], now[0] = measuring.total[0], 10.0
+        monkeypatch.setattr(reproduce, "add_runs", lambda *arguments: None)
+        measuring.records[0] = [{}]
+        measuring.write(job)
+        assert list(handed_out) == []
+        assert measuring.late == {1}
+
+
 # ---- killed ---------------------------------------------------------------------------------------------------
 
 

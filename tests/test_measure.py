@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,12 +18,26 @@ from coteach import rules
 from coteach.engine.batches import half_views, same_view
 from coteach.engine.records import Choice, Records
 from coteach.engine.stack import Stack
-from coteach.measure import count, evaluate, loss_histograms
+from coteach.measure import chunk_size, count, evaluate, loss_histograms
 from coteach.names import EVENTS, LOSS_BINS, LOSS_EDGES
 from coteach.rules import Batch
 from coteach.runs.folder import last_ten
 
 FEATURES, CLASSES = 4, 3
+
+# ---- how many samples at a time -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batched, at_once", [(True, 18), (False, 8)])
+def test_networks_that_a_gpu_evaluates_at_once_share_its_memory(batched, at_once, monkeypatch):
+    card = SimpleNamespace(total_memory=512 * 18 * 8 * 3072 * 100)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    there = SimpleNamespace(theta_NRP=SimpleNamespace(device=torch.device("cuda")), batched=batched)
+    x_M = torch.empty(1, 3, 32, 32, dtype=torch.uint8)
+    for shape, copies in (((1, 1), 1), ((2, 1), 2), ((2, 9), at_once)):
+        there.shape = shape
+        assert chunk_size(x_M, there) == 18 * 8 * 100 // copies
+
 
 # ---- the test set ---------------------------------------------------------------------------------------------
 

@@ -181,16 +181,17 @@ def name_lines(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
 
 
 def add_legend(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
-    """One for all panels, above them: a method may be missing in some."""
+    """One for all panels, above them, no wider than the figure: a method may be missing in some."""
     found: dict[str, Any] = {}
     for ax in axes.flat:
         handles, names = ax.get_legend_handles_labels()
         found = dict(zip(names, handles, strict=True)) | found
+    columns = min(len(found), columns)
     legend = figure.legend(
         list(found.values()),
         list(found),
         loc="upper left",
-        ncols=min(len(found), columns),
+        ncols=columns,
         frameon=False,
         fontsize=TEXT,
         labelcolor=INK,
@@ -199,6 +200,10 @@ def add_legend(figure: "Figure", axes: np.ndarray, columns: int = 4) -> None:
         borderpad=0.1,
         borderaxespad=0.2,
     )
+    if columns > 1 and legend.get_window_extent().width > figure.bbox.width:
+        legend.remove()
+        add_legend(figure, axes, columns - 1)
+        return
     legend.set_in_layout(False)
     points = 72 / figure.dpi * legend.get_window_extent().height + 6
     legend.set_bbox_to_anchor((0, take_from_top(figure, points)))

@@ -19,6 +19,7 @@ from coteach.engine.batches import View, evaluation_input, same_view
 from coteach.engine.precision import Precision
 from coteach.engine.records import Records
 from coteach.engine.stack import Stack
+from coteach.engine.steps import SIDE_STREAMS
 from coteach.engine.stream import Stream, chunks
 from coteach.engine.training import Epoch, Training
 from coteach.losses import Loss
@@ -130,9 +131,12 @@ def judge_by_held_out(training: Training, loss: Loss) -> None:
 
 def chunk_size(x_M: Tensor | Stream, stack: Stack) -> int:
     """As many as keep a device busy without filling it: layers may be thirty times as wide as their input."""
-    device = stack.theta_NRP.device
-    numbers = torch.cuda.get_device_properties(device).total_memory // 512 if device.type == "cuda" else 2**21
-    copies = stack.shape[0] * stack.shape[1] if stack.batched else 1
+    device, networks = stack.theta_NRP.device, stack.shape[0] * stack.shape[1]
+    if device.type == "cuda":
+        numbers = torch.cuda.get_device_properties(device).total_memory // 512
+        copies = networks if stack.batched else min(networks, SIDE_STREAMS)
+    else:
+        numbers, copies = 2**21, networks if stack.batched else 1
     return max(64, numbers // (x_M.shape[1:].numel() * copies))
 
 

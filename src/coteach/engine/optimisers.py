@@ -41,7 +41,7 @@ def new_optimiser(stack: Stack, plan: Plan, compiler: Compiler = uncompiled) -> 
     """The fastest for the device."""
     if not plan.capturable:
         return TorchOptimiser(stack, plan)
-    if stack.theta_NRP.is_cuda:
+    if stack.theta_NRP.device.type != "cpu":
         return MaskedOptimiser(stack, plan, compiler)
     return TorchAdam(stack, plan) if plan.optimizer == "adam" else TorchSGD(stack, plan)
 
@@ -287,7 +287,7 @@ class Lookahead:
         """After one of the optimiser's. A network that has sat out since the last return is its own average."""
         number = clock.step_1[0] + 1
         due = (number % self.every == 0) | (number == clock.steps)
-        if not self.theta_NRP.is_cuda and not due:
+        if self.theta_NRP.device.type == "cpu" and not due:  # elsewhere nobody may wait for the answer
             return
         memory = (self.MEMORY**self.every * clock.done**3).to(self.theta_NRP.dtype)
         mean_NRP = torch.lerp(self.theta_NRP, self.slow_NRP, memory)

@@ -88,7 +88,7 @@ class Stack:
         self.shape = (networks, len(seeds))
         self.batched = batches_well(first) if batched is None else batched
         self.shapes = {name: p.shape for name, p in first.named_parameters() if p.requires_grad}
-        on_gpu = torch.device(device).type == "cuda"
+        on_gpu = torch.device(device).type != "cpu"
         self.in_one_piece = self.batched or on_gpu  # a gradient: there a copy costs less than a call for each leaf
         alignment = ALIGNMENT if on_gpu else 1
         self.gap = torch.zeros(alignment, dtype=dtype, device=device)

@@ -10,6 +10,7 @@ would otherwise stay empty.
 """
 
 import logging
+import math
 import os
 import shutil
 import subprocess
@@ -40,6 +41,7 @@ from coteach.paper.running import (
     StackJob,
     Todo,
     acquired,
+    check_minutes,
     check_workers,
     clear_folder,
     exclusive,
@@ -84,6 +86,7 @@ def reproduce(
     processes: int | str | None = None,
     ray: str | None = None,
     commit: str | None = None,
+    minutes: float | None = None,
     say: Callable[[str], None] = warn,
     on_progress: Callable[[MeasuringProgress], None] = lambda progress: None,
 ) -> list[Path]:
@@ -109,11 +112,21 @@ def reproduce(
         Address of a cluster of Ray that does the work, or "local" for one of this machine that is started for it.
     commit : str, optional
         Of the code, where it cannot be asked of git.
+    minutes : float, optional
+        Begin no cells that would end later, at the slowest pace of those measured by this call.
     """
     refuse_too_few(name, epochs, then=then, only=only)
     wanted = asked_for(name, seeds, epochs, device, compile_steps=compile_steps, then=then, only=only)
     return measure_cells(
-        wanted, Path(out), data_dir, processes=processes, ray=ray, commit=commit, say=say, on_progress=on_progress
+        wanted,
+        Path(out),
+        data_dir,
+        processes=processes,
+        ray=ray,
+        commit=commit,
+        minutes=minutes,
+        say=say,
+        on_progress=on_progress,
     )
 
 
@@ -125,6 +138,7 @@ def measure_cells(
     processes: int | str | None = None,
     ray: str | None = None,
     commit: str | None = None,
+    minutes: float | None = None,
     say: Callable[[str], None] = warn,
     on_progress: Callable[[MeasuringProgress], None] = lambda progress: None,
 ) -> list[Path]:
@@ -134,6 +148,8 @@ def measure_cells(
         refuse_other_than_file(path_of(cell, out))
     if (out / RUNNING).is_symlink():
         raise ValueError(f"{out / RUNNING} is a link, where a folder is to be: remove it, or give another --out.")
+    check_minutes(minutes)
+    until = time.monotonic() + 60 * (math.inf if minutes is None else minutes)
     known = in_folder(out)
     todo = [(cell, missing) for cell in wanted if (missing := missing_seeds(cell, out, known, say))]
     if there := len(wanted) - len(todo):
@@ -149,7 +165,7 @@ def measure_cells(
                 StackJob(number, stack, folder_of(stack, out), token, data_dir, commit)
                 for number, stack in enumerate(found)
             ]
-            with Measuring(jobs, out, say, on_progress) as measuring:
+            with Measuring(jobs, out, say, on_progress, until) as measuring:
                 measuring.do_all(pool)
     return [path_of(cell, out) for cell in wanted]
 
@@ -163,12 +179,17 @@ class Measuring:
         out: Path,
         say: Callable[[str], None],
         on_progress: Callable[[MeasuringProgress], None],
+        until: float = math.inf,
     ):
-        self.jobs, self.out, self.say, self.on_progress = jobs, out, say, on_progress
+        self.jobs, self.out, self.say, self.on_progress, self.until = jobs, out, say, on_progress, until
         self.left = {job.number for job in jobs}
         self.ours: dict[int, ExitStack] = {}  # the locks of jobs that are handed out
         self.records: dict[int, list[dict[str, Any]]] = {}
-        self.epochs = dict.fromkeys(self.left, 0)  # of single runs that are done
+        self.epochs = dict.fromkeys(self.left, 0)  # of single runs that are done, …
+        self.trained = dict.fromkeys(self.left, 0)  # … and those of them in this call
+        self.begun: dict[int, float] = {}
+        self.pace = 0.0  # seconds for an epoch of a single run, at the slowest
+        self.late: set[int] = set()
         self.total = {job.number: job.runs * prepare.n_epochs(job.stack[0][0].experiment) for job in jobs}
 
     def __enter__(self) -> "Measuring":
@@ -186,6 +207,11 @@ class Measuring:
             with closing(pool.do(train_stack, self.hand_out(), self.receive)) as done:
                 for job in done:
                     self.write(job)
+            if self.late:
+                self.say(
+                    f"stacks of cells that would end too late: {len(self.late)}; the same command measures them"
+                )
+                return
             if len(self.left) == before:
                 if not said:
                     self.say(f"another process is measuring the last {before} stacks: waiting for it")
@@ -196,13 +222,19 @@ class Measuring:
         """The jobs that nobody else is at, one after the other; what others have done meanwhile is left out."""
         for job in self.jobs:
             lock = ExitStack()
-            if job.number not in self.left or not acquired(job.folder, lock):
+            if job.number not in self.left:
+                continue
+            if time.monotonic() + self.pace * self.total[job.number] * weight(job) > self.until:
+                self.late.add(job.number)
+                continue
+            if not acquired(job.folder, lock):
                 continue
             self.left.remove(job.number)
             self.ours[job.number] = lock
             known = in_folder(self.out)
             if any(set(seeds) - seeds_there(cell, self.out, known) for cell, seeds in job.stack):
                 job.write_about()
+                self.begun[job.number] = time.monotonic()
                 yield job
             else:
                 self.release(job)
@@ -218,6 +250,7 @@ class Measuring:
             rows, preliminary = content
             before = self.epochs[number] or (rows[0]["epoch"] - 1) * len(rows)  # of a stack that goes on
             self.epochs[number] = min(before + len(rows), self.total[number])
+            self.trained[number] += len(rows)
             self.show(self.jobs[number].label, rows, preliminary)
 
     def show(self, label: str, rows: list[dict], preliminary: bool = False) -> None:
@@ -225,6 +258,9 @@ class Measuring:
         self.on_progress(MeasuringProgress(done, total, label, rows, preliminary))
 
     def write(self, job: StackJob) -> None:
+        if trained := self.trained[job.number]:
+            seconds = time.monotonic() - self.begun[job.number]
+            self.pace = max(self.pace, seconds / (trained * weight(job)))
         for (cell, _), record in zip(job.stack, self.records.pop(job.number), strict=True):
             add_runs(cell, self.out, record)
         self.release(job)
@@ -237,6 +273,11 @@ class Measuring:
         if self.epochs[job.number] < self.total[job.number]:  # the rest was done before, or by another
             self.epochs[job.number] = self.total[job.number]
             self.show(job.label, [])
+
+
+def weight(job: StackJob) -> float:
+    """How many times the work of the usual width: a convolution takes width² operations."""
+    return (job.stack[0][0].experiment.width or 1) ** 2
 
 
 # ---- what is to be run ----------------------------------------------------------------------------------------

@@ -34,6 +34,11 @@ def check_workers(processes: int | str | None, ray: str | None, device: str) -> 
         raise ValueError(f"device {device} is one GPU, but every process gets its own: give cuda, cpu or auto.")
 
 
+def check_minutes(minutes: float | None) -> None:
+    if minutes is not None and not minutes > 0:
+        raise ValueError(f"minutes is {minutes:g}: give a number above 0, or leave it out.")
+
+
 @dataclass(frozen=True)
 class StackJob:
     """A stack to be trained, here or on another machine; `token` is what its folder says if it is the same one."""
