@@ -100,6 +100,14 @@ def test_saved_trees_are_those_that_were_fitted(n_classes, tmp_path):
         saved.predict(new[:, :3])
 
 
+def test_many_samples_do_not_keep_trees_from_a_class_of_two():
+    x, y = np.random.default_rng(0).normal(size=(20_010, 1)), np.arange(20_010) % 2
+    y[:2] = 2
+    classifier = selective_classifier("trees", noise_rate=0, random_state=0).set_params(rounds=0, folds=2)
+    classifier.estimator.set_params(max_iter=1)
+    assert classifier.fit(x, y).predict_proba(x[:1]).shape == (1, 3)
+
+
 @pytest.mark.parametrize(
     "array, change",
     [
