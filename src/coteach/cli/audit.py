@@ -319,7 +319,7 @@ def audit_command(audit: Audit) -> None:
         for note in notes_beforehand(classifier, samples):
             print_line(f"note: {note}")
         compared = time.perf_counter()
-        print_line("timing an epoch" if learner == "network" else "timing rounds on a few samples")
+        print_line("timing an epoch" if learner == "network" else "timing a part of the rounds")
         seconds = forecast(classifier, samples)
         timed = time.perf_counter()
         where = {"cpu": "the CPU"}.get(device := chosen_device(audit.device), device)
