@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from coteach.audit.choice import candidates_for, choose_learner
 from coteach.audit.encoding import features
+from coteach.audit.judge import note_on_wide_interval
 from coteach.audit.learners import check_learner, selective_classifier
 from coteach.audit.samples import LabelledSamples
 from coteach.classifier import RobustClassifier
@@ -191,6 +193,13 @@ def test_a_file_of_something_else_is_no_linear_model(tmp_path):
         load_selective(tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match="cannot be read"):
         load_selective(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("low, said", [(0.0, "wrong labels: --check 50"), (0.1, "at least 10 %: --check 50")])
+def test_features_that_say_little_are_noted(low, said):
+    estimate = SimpleNamespace(interval=(low, 0.9))
+    (note,) = note_on_wide_interval(SimpleNamespace(noise_rate="auto", noise_estimate_=estimate))
+    assert said in note
 
 
 def test_networks_have_reasons_too(table):

@@ -442,6 +442,8 @@ def test_only_the_proportions_of_weights_matter_to_the_votes_of_neighbours():
         ({"rounds": -1}, "rounds is -1"),
         ({"noise_rate": 1.0}, "noise_rate is 1.0"),
         ({"estimator": Perceptron()}, "Perceptron has no predict_proba"),
+        ({"estimator": GaussianNB}, "give a classifier such as RandomForestClassifier()"),
+        ({"estimator": "forest"}, "estimator is 'forest': give a classifier"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(parameters, message):

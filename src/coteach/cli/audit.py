@@ -412,14 +412,19 @@ def calibrate_command(decisions: Path, folder: Path) -> None:
     print_line(
         f"from {found.decided:,} decisions{left}; each interval holds the truth in nine of ten such reviews"
     )
-    if found.stop:
+    if found.stop == found.samples:
+        print_line(f"look at all {found.stop:,}: nowhere is less than one label in ten wrong")
+    elif found.stop:
         print_line(
             f"look at the first {found.stop:,}: they hold about {found.wrong_before_stop:,.0f} of "
             f"{found.wrong:,.0f} wrong labels. Then stop: of the others less than one in ten is wrong"
         )
     else:
         print_line("nowhere in the list is one label in ten wrong: there is nothing more to look at")
-    print_line(f"the first {found.cut:,} are more often wrong than right: {CALIBRATED_SUSPECTS} lists them")
+    if found.cut:
+        print_line(f"the first {found.cut:,} are more often wrong than right: {CALIBRATED_SUSPECTS} lists them")
+    else:
+        print_line(f"nowhere are labels more often wrong than right: {CALIBRATED_SUSPECTS} lists none")
     print_line(f"written to {folder}: {CALIBRATION}, {CALIBRATED_SUSPECTS}, {CALIBRATED_CLEANED}")
 
 

@@ -248,6 +248,9 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             warnings.warn(UNLEARNT, stacklevel=3)
 
     def _check_parameters(self) -> None:
+        own = self.estimator
+        if own is not None and (isinstance(own, type) or not hasattr(own, "fit")):
+            raise ValueError(f"estimator is {own!r}: give a classifier such as RandomForestClassifier().")
         check_name("rule", self.rule, ROUND_RULES)
         for name, least in LEAST_OF_ROUNDS.items():
             value = getattr(self, name)
