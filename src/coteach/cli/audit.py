@@ -44,10 +44,11 @@ examples:
   coteach audit --images photos --check 50
   coteach audit --calibrate decisions-50.csv --out runs/audit
 
-It first says what it read and how long it will take. It writes suspects.csv
-(labels to look at, worst first), cleaned.csv (all others), quality.csv (all),
-review.html (a page to decide on the suspects), and the trained model. Your own
-files stay as they are. Features are kept in a hidden folder beside them.
+It first says what it read and, if that is more than half a minute, how long it
+will take. It writes suspects.csv (labels to look at, worst first), cleaned.csv
+(all others), quality.csv (all), review.html (a page to decide on the suspects),
+and the trained model. Your own files stay as they are. Features are kept in a
+hidden folder beside them.
 """
 
 AUDIT_METHODS = {name: what for name, what in names.METHOD_MEANINGS.items() if name not in names.ONLY_IN_RUNS}
