@@ -94,6 +94,7 @@ def test_labels_that_are_missing_are_skipped_under_their_id(save):
         ({"x": X.astype(str), "y": Y}, "real numbers"),
         ({"x": X.astype(complex), "y": Y}, "real numbers"),
         ({"x": X, "y": Y.astype(complex)}, "integers or text"),
+        ({"x": X, "y": Y / 2}, "has the number 0.5 for a class: give whole numbers or text"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(arrays, said, save):

@@ -93,6 +93,16 @@ def test_a_part_of_the_decisions_is_a_smaller_sample(audited, tmp_path, capsys):
     assert "from 40 decisions, 10 left open" in capsys.readouterr().out
 
 
+def test_the_end_of_the_list_is_told_where_all_or_no_labels_are_wrong(audited, tmp_path, capsys):
+    out, given, _ = audited
+    for truth, said in (
+        (given, "there is nothing more to look at\nnowhere are labels more often wrong than right"),
+        ((given + 1) % 3, "look at all 300: nowhere is less than one label in ten wrong\nthe first 300"),
+    ):
+        main(["audit", "--calibrate", str(decide(out, truth, tmp_path / "d.csv")), "--out", str(out)])
+        assert said in capsys.readouterr().out
+
+
 def test_those_not_sure_about_are_open(audited, tmp_path, capsys):
     out, _, truth = audited
     path = decide(out, truth, tmp_path / "d.csv")

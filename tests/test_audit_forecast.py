@@ -9,6 +9,7 @@ from torch import nn
 from coteach import RobustClassifier
 from coteach.audit import forecast as module
 from coteach.audit.forecast import evenly_from_classes, forecast, seconds_from_epochs
+from coteach.audit.learners import selective_classifier
 from coteach.audit.samples import LabelledSamples
 from coteach.cli import main
 
@@ -108,6 +109,19 @@ def test_the_trial_of_an_epoch_grows_with_the_epochs(samples, slow_clock):
     )
     assert long == pytest.approx(10 * short)
     assert short == pytest.approx(2 * 20 * M / len(evenly_from_classes(Y, 2 * batch)))
+
+
+@pytest.mark.parametrize(
+    "of_a_sample, fitted", [(0.001, [500]), (0.006, [500, M]), (0.02, [500])], ids=["short", "longer", "too long"]
+)
+def test_trees_are_judged_by_a_fit_on_more_and_more_samples(of_a_sample, fitted, samples, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        module, "seconds_to_fit", lambda _, part: sizes.append(len(part)) or of_a_sample * len(part)
+    )
+    seconds = forecast(selective_classifier("trees", noise_rate="auto", random_state=0), samples)
+    assert seconds == pytest.approx((4 * 6 + 1) * of_a_sample * M)
+    assert sizes == fitted
 
 
 @pytest.mark.parametrize(

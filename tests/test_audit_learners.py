@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,13 +12,15 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from coteach.audit.choice import candidates_for, choose_learner
 from coteach.audit.encoding import features
+from coteach.audit.judge import note_on_wide_interval
 from coteach.audit.learners import check_learner, selective_classifier
 from coteach.audit.samples import LabelledSamples
 from coteach.classifier import RobustClassifier
 from coteach.cli import main
 from coteach.selective import SelectiveTrainingClassifier
 from coteach.selective.files import load_selective, save_selective
-from coteach.selective.saved import SavedTrees
+from coteach.selective.saved import SavedLinearModel, SavedTrees
+from coteach.tensor_files import read_tensors, tensors_as_bytes
 from estimator_cases import four_clouds, three_clouds
 
 AUDIT = "audit --table t.csv --label tree --noise-rate 0.05 --out o".split()
@@ -99,6 +102,14 @@ def test_saved_trees_are_those_that_were_fitted(n_classes, tmp_path):
         saved.predict(new[:, :3])
 
 
+def test_many_samples_do_not_keep_trees_from_a_class_of_two():
+    x, y = np.random.default_rng(0).normal(size=(20_010, 1)), np.arange(20_010) % 2
+    y[:2] = 2
+    classifier = selective_classifier("trees", noise_rate=0, random_state=0).set_params(rounds=0, folds=2)
+    classifier.estimator.set_params(max_iter=1)
+    assert classifier.fit(x, y).predict_proba(x[:1]).shape == (1, 3)
+
+
 @pytest.mark.parametrize(
     "array, change",
     [
@@ -108,7 +119,11 @@ def test_saved_trees_are_those_that_were_fitted(n_classes, tmp_path):
         ("feature_L", lambda feature: feature + 5),
         ("feature_L", lambda feature: feature.astype(np.float64)),
         ("value_L", lambda value: value[:-1]),
+        ("value_L", lambda value: value * np.nan),
+        ("threshold_L", lambda threshold: threshold * np.nan),
+        ("threshold_L", lambda threshold: threshold + 1j),
         ("baseline_S", lambda baseline: baseline[:-1]),
+        ("baseline_S", lambda baseline: baseline + np.inf),
     ],
 )
 def test_trees_that_would_fail_or_never_end_are_refused(array, change):
@@ -121,6 +136,55 @@ def test_trees_that_would_fail_or_never_end_are_refused(array, change):
         SavedTrees.from_arrays(facts, arrays | {array: change(arrays[array])})
 
 
+@pytest.mark.parametrize(
+    "array, change",
+    [
+        ("weight", lambda weight: weight[0]),
+        ("weight", lambda weight: weight * np.nan),
+        ("bias", lambda bias: bias[:1]),
+        ("mean", lambda mean: mean[:-1]),
+        ("scale", lambda scale: -scale),
+        ("centre_F", lambda centre: centre[:-1]),
+        ("directions_RF", lambda directions: directions.T),
+        ("directions_RF", lambda directions: directions.astype(np.float64)),
+        ("labels_R", lambda labels: labels + 2),
+        ("labels_R", lambda labels: labels[:0]),
+        ("weights_R", np.zeros_like),
+    ],
+)
+def test_arrays_that_are_no_linear_model_are_refused(array, change):
+    saved = SavedLinearModel.of(selective_classifier("linear", noise_rate=0.1, random_state=0).fit(*four_clouds()))
+    facts, arrays = saved.as_arrays()
+    assert SavedLinearModel.from_arrays(facts, arrays).neighbours is not None
+    with pytest.raises(ValueError):
+        SavedLinearModel.from_arrays(facts, arrays | {array: change(arrays[array])})
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("classes", 3),
+        ("classes", [0]),
+        ("classes", [1, 1]),
+        ("classes", [0, 1, 2]),
+        ("classes", [None, 1]),
+        ("voters", 0),
+        ("voters", "20"),
+        ("features", float("inf")),
+    ],
+)
+def test_a_file_whose_facts_are_wrong_is_refused(name, value, tmp_path):
+    learner = "trees" if name == "features" else "linear"
+    classifier = selective_classifier(learner, noise_rate=0.1, random_state=0).set_params(rounds=0, folds=2)
+    path = tmp_path / "model.safetensors"
+    save_selective(classifier.fit(*four_clouds()), path)
+    facts, tensors = read_tensors(path, "")
+    assert name in facts
+    path.write_bytes(tensors_as_bytes(facts | {name: value}, tensors))
+    with pytest.raises(ValueError, match="holds no linear model or trees that are whole"):
+        load_selective(path)
+
+
 def test_a_file_of_something_else_is_no_linear_model(tmp_path):
     from safetensors.numpy import save_file
 
@@ -129,6 +193,13 @@ def test_a_file_of_something_else_is_no_linear_model(tmp_path):
         load_selective(tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match="cannot be read"):
         load_selective(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("low, said", [(0.0, "wrong labels: --check 50"), (0.1, "at least 10 %: --check 50")])
+def test_features_that_say_little_are_noted(low, said):
+    estimate = SimpleNamespace(interval=(low, 0.9))
+    (note,) = note_on_wide_interval(SimpleNamespace(noise_rate="auto", noise_estimate_=estimate))
+    assert said in note
 
 
 def test_networks_have_reasons_too(table):

@@ -336,6 +336,9 @@ def test_the_confident_joint_is_counted_as_by_hand(seed, n_classes, n):
     random = np.random.default_rng(seed)
     p, labels = random.dirichlet(np.ones(n_classes), n), random.integers(n_classes, size=n)
     usual = {c: np.mean([p[i, c] for i in range(n) if labels[i] == c]) for c in set(labels.tolist())}
+    rare = [c for c in usual if (labels == c).sum() < min(5, n / n_classes / 2)]
+    of_others = np.mean([p[i, labels[i]] for i in range(n) if labels[i] not in rare])
+    usual |= {c: max(usual[c], of_others) for c in rare}
     joint = np.zeros((n_classes, n_classes))
     for i in range(n):
         enough = [c for c in usual if p[i, c] >= usual[c]]

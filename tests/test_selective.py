@@ -249,6 +249,21 @@ def test_a_quality_below_half_means_that_another_class_is_likelier_against_what_
     np.testing.assert_allclose(same, quality)
 
 
+@pytest.mark.parametrize("alike", [True, False], ids=["misspelt", "rare"])
+def test_classes_of_two_samples_are_not_suggested_for_all_others(alike):
+    rng = np.random.default_rng(0)
+    truth, centres = rng.integers(0, 2, 300), rng.normal(size=(5, 10)) * 1.5
+    rare = np.repeat([2, 3, 4], 2)
+    at = np.append(truth, rare % 2 if alike else rare)
+    x, y = centres[at] + rng.normal(size=(306, 10)), np.append(truth, rare)
+    y[:60] = 1 - truth[:60]
+    model = SelectiveTrainingClassifier(random_state=0).fit(x, y)
+    assert model.score(centres[truth] + rng.normal(size=(300, 10)), truth) > 0.95
+    assert (model.suggested_labels_[:300] > 1).mean() < 0.05
+    assert abs(model.noise_rate_ - 0.2) < 0.05
+    assert (model.suspects(0.15).index < 300).all()  # so few are neither trusted nor doubted most
+
+
 def test_a_class_that_is_given_too_often_does_not_drive_out_the_others():
     rng = np.random.default_rng(1)
     x, truth = rng.normal(size=(600, 4)), np.arange(600) % 2
@@ -427,6 +442,8 @@ def test_only_the_proportions_of_weights_matter_to_the_votes_of_neighbours():
         ({"rounds": -1}, "rounds is -1"),
         ({"noise_rate": 1.0}, "noise_rate is 1.0"),
         ({"estimator": Perceptron()}, "Perceptron has no predict_proba"),
+        ({"estimator": GaussianNB}, "give a classifier such as RandomForestClassifier()"),
+        ({"estimator": "forest"}, "estimator is 'forest': give a classifier"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(parameters, message):

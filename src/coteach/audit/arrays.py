@@ -30,6 +30,8 @@ def read_arrays(path: Path) -> LabelledSamples:
         raise ValueError(f"x in {path} is of type {x.dtype}: give real numbers.")
     if y.dtype.kind not in "biufUS":
         raise ValueError(f"y in {path} is of type {y.dtype}: give integers or text.")
+    if y.dtype.kind == "f" and (between := y[np.isfinite(y) & (y != np.round(y))]).size:
+        raise ValueError(f"y in {path} has the number {between[0]:g} for a class: give whole numbers or text.")
     if y.dtype.kind in "US":
         y = np.array(texts_of(y))
     ids = texts_of(arrays.get("ids", np.arange(len(y))))

@@ -48,6 +48,8 @@ class Calibration:
 
     Attributes
     ----------
+    samples : int
+        Of the audit.
     decided, open : int
         Samples of the check that were decided about, and that were not.
     rate : float
@@ -64,6 +66,7 @@ class Calibration:
         Expected wrong labels, of all and of those before the stop.
     """
 
+    samples: int
     decided: int
     open: int
     rate: float
@@ -153,6 +156,7 @@ def calibration_of(found: Checked, left: int) -> Calibration:
         low, high = checked_interval(part)
         first.append({"samples": int(part.size_H.sum()), "wrong": part.share, "interval": [low, high]})
     return Calibration(
+        samples=len(chance_M),
         decided=int(found.seen_H.sum()),
         open=left,
         rate=found.share,

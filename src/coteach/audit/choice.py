@@ -17,7 +17,7 @@ from coteach.labels.folds import deal_folds
 from coteach.stages import enter_stage
 
 MOST_TO_COMPARE_BY = 2000  # samples
-ONE_HELD_OUT_OF = 4  # one in so many
+ONE_HELD_OUT_OF = 4  # samples
 QUICK_ROUNDS = {"folds": 2, "rounds": 1, "ramp": 1}  # of trees, which cost the most
 
 
@@ -52,7 +52,10 @@ def candidates_for(samples: LabelledSamples, network_flags: Sequence[str]) -> li
 def choose_learner(
     candidates: Sequence[str], network: RobustClassifier, samples: LabelledSamples
 ) -> LearnerChoice:
-    """Each candidate learns three quarters of some samples, wrong labels left out as in the audit itself."""
+    """Each candidate learns three quarters of some samples, wrong labels left out as in the audit itself.
+
+    The first finds the noise rate, and the others are given it.
+    """
     some = samples.take(evenly_from_classes(samples.y, MOST_TO_COMPARE_BY))
     held_M = deal_folds(np.unique(some.y, return_inverse=True)[1], ONE_HELD_OUT_OF, network.random_state or 0) == 0
     right, rate = {}, network.noise_rate
@@ -68,7 +71,7 @@ def choose_learner(
 
 
 def to_compare(name: str, network: RobustClassifier, rate: float | str) -> Learner:
-    """As the audit would have it, but the rate is that of the first."""
+    """As the audit would train it; trees in fewer rounds."""
     if name == "network":
         return clone(network).set_params(noise_rate=rate)
     selective = selective_classifier(

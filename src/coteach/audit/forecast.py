@@ -1,10 +1,13 @@
 """How long an audit will take: from steps of a network and, where these are quick, an epoch on a few samples.
 
+Of rounds: from all of them on a few samples, or from single fits of trees, which take longer.
+
 M samples, B samples of a batch.
 """
 
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +31,7 @@ from coteach.selective import SelectiveTrainingClassifier
 LONG_ENOUGH_TO_TIME = 1.0  # seconds, to be timed by
 TOO_LONG_TO_WAIT = 5.0  # seconds that nobody should wait for a forecast
 SHORT_TRAINING = 20.0  # seconds of training that need not be known exactly
-FEW_TO_TIME = 500  # samples, to time rounds by
+FEW_TO_TIME = 500  # samples, to time rounds by, or a fit at first
 TO_PREDICT = 1 / 3  # of what it takes to learn a sample
 
 
@@ -54,13 +57,28 @@ def forecast(classifier: Learner, samples: LabelledSamples) -> float:
 
 
 def seconds_of_rounds(classifier: SelectiveTrainingClassifier, samples: LabelledSamples) -> float:
-    """From all rounds on a few of the samples."""
-    part = samples.take(evenly_from_classes(samples.y, FEW_TO_TIME))
-    began = time.perf_counter()
+    """From all rounds on a few of the samples; of trees from one fit on more and more of them."""
+    if classifier.estimator is None:
+        part = samples.take(evenly_from_classes(samples.y, FEW_TO_TIME))
+        return seconds_to_fit(classifier, part) * len(samples) / len(part)
+    fits = (classifier.folds - 1) * classifier.rounds + 1  # as if of all samples, but one round fewer
+    few = FEW_TO_TIME
+    while True:
+        part = samples.take(evenly_from_classes(samples.y, few))
+        seconds = seconds_to_fit(classifier.estimator, part)
+        expected = fits * seconds * len(samples) / len(part)
+        if expected < SHORT_TRAINING or seconds > TOO_LONG_TO_WAIT or len(part) == len(samples):
+            return expected
+        few *= 4
+
+
+def seconds_to_fit(classifier: Any, samples: LabelledSamples) -> float:
+    """Without warnings, on a clone."""
+    trial, begin = clone(classifier), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        clone(classifier).fit(part.x, part.y)
-    return (time.perf_counter() - began) * len(samples) / len(part)
+        trial.fit(samples.x, samples.y)
+    return time.perf_counter() - begin
 
 
 def network_to_time(classifier: RobustClassifier, shape: tuple[int, ...], n_classes: int) -> nn.Module:
@@ -102,12 +120,7 @@ def seconds_from_epochs(one_epoch: RobustClassifier, samples: LabelledSamples, b
     few, warm = 2 * batch, False
     while True:
         part = samples.take(evenly_from_classes(samples.y, few))
-        trial = clone(one_epoch)
-        begin = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            trial.fit(part.x, part.y)
-        seconds = time.perf_counter() - begin
+        seconds = seconds_to_fit(one_epoch, part)
         expected = seconds * epochs * len(samples) / len(part)
         if expected < SHORT_TRAINING or (warm and (seconds > LONG_ENOUGH_TO_TIME or len(part) == len(samples))):
             return expected

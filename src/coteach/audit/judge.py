@@ -106,9 +106,10 @@ def note_on_wide_interval(classifier: Learner) -> list[str]:
     estimate = classifier.noise_estimate_
     if classifier.noise_rate != "auto" or estimate is None or not is_wide(estimate):
         return []
-    low = 100 * estimate.interval[0]
+    low = round(100 * estimate.interval[0])
+    only = f", only that it is at least {low} %" if low else ""
     return [
-        f"these features say little about the share of wrong labels, only that it is at least {low:.0f} %: "
+        f"these features say little about the share of wrong labels{only}: "
         "--check 50 draws samples to look at, from which --calibrate tells it"
     ]
 

@@ -34,9 +34,13 @@ def check_learner(asked: str, samples: LabelledSamples) -> None:
 
 
 def selective_classifier(learner: str, **settings: Any) -> SelectiveTrainingClassifier:
-    """Our own regressions, or boosted trees, in rounds."""
-    trees = HistGradientBoostingClassifier(random_state=settings["random_state"]) if learner == "trees" else None
-    classifier = SelectiveTrainingClassifier(trees, **settings)
+    """Our own regressions, or boosted trees, in rounds.
+
+    From 10,000 samples on, trees would by default stop early, judged by samples that they do not learn. That fails
+    where a class has two samples.
+    """
+    trees = HistGradientBoostingClassifier(early_stopping=False, random_state=settings["random_state"])
+    classifier = SelectiveTrainingClassifier(trees if learner == "trees" else None, **settings)
     classifier._check_parameters()
     return classifier
 

@@ -16,6 +16,7 @@ DIMENSIONS = 256  # in which the nearest are looked for
 BLOCK = 1024
 NEIGHBOURS = 10
 NEARLY_THE_SAME = 0.4  # of the usual distance to the nearest sample
+OF_A_NORMAL = 1.4826  # its standard deviation in median absolute deviations
 FAR_AWAY = 2.0  # deviations above the usual distance to the nearest samples
 MANY_FEATURES = 64  # of arrays, from which on they are taken for embeddings
 
@@ -80,7 +81,7 @@ def find_oddities(samples: LabelledSamples) -> Oddities:
     pairs = [(i, int(nearest_M[i])) for i in np.flatnonzero(near_M < NEARLY_THE_SAME * np.median(near_M)).tolist()]
     like = {int(alone[max(pair)]): int(alone[min(pair)]) for pair in pairs}
     middle = np.median(far_M)
-    deviation = 1.4826 * np.median(np.abs(far_M - middle))
+    deviation = OF_A_NORMAL * np.median(np.abs(far_M - middle))
     of_no_class = set(alone[far_M > middle + FAR_AWAY * deviation].tolist())
     return Oddities(same_as, like, of_no_class, small)
 

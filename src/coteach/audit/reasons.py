@@ -47,11 +47,11 @@ def reasons_of(
 def opinion_in_rounds(classifier: SelectiveTrainingClassifier, i: int, s: int, suspects: Suspects) -> str:
     """What the held-out model says, and since which round."""
     suggested = int(np.searchsorted(classifier.classes_, suspects.suggested[s]))
-    opinion_R = classifier.opinions_[:, i]
+    predicted_R = classifier.predicted_[:, i]
     name = shown(str(suspects.suggested[s]))
-    if opinion_R[-1] != suggested:
+    if predicted_R[-1] != suggested:
         return f"the model finds {name} nearly as likely without this label"
-    since = len(opinion_R) - int(np.argmin(np.append(opinion_R[::-1] == suggested, False)))
+    since = len(predicted_R) - int(np.argmin(np.append(predicted_R[::-1] == suggested, False)))
     return f"the model says {name} without this label" + (
         f", since round {since}" if since else ", in every round"
     )
@@ -84,6 +84,5 @@ def votes_of_trusted(samples: LabelledSamples, suspects: Suspects, classes: Sequ
         return None
     x = samples.x - samples.x.mean(0)
     scale = x.std(0)
-    return Neighbours(nearest_samples(x / np.where(scale > 0, scale, 1)), labels_M, len(classes)).vote(trusted_M)[
-        0
-    ]
+    nearest_MK = nearest_samples(x / np.where(scale > 0, scale, 1))
+    return Neighbours(nearest_MK, labels_M, len(classes)).vote(trusted_M)[0]

@@ -44,10 +44,11 @@ examples:
   coteach audit --images photos --check 50
   coteach audit --calibrate decisions-50.csv --out runs/audit
 
-It first says what it read and how long it will take. It writes suspects.csv
-(labels to look at, worst first), cleaned.csv (all others), quality.csv (all),
-review.html (a page to decide on the suspects), and the trained model. Your own
-files stay as they are. Features are kept in a hidden folder beside them.
+It first says what it read and, if that is more than half a minute, how long it
+will take. It writes suspects.csv (labels to look at, worst first), cleaned.csv
+(all others), quality.csv (all), review.html (a page to decide on the suspects),
+and the trained model. Your own files stay as they are. Features are kept in a
+hidden folder beside them.
 """
 
 AUDIT_METHODS = {name: what for name, what in names.METHOD_MEANINGS.items() if name not in names.ONLY_IN_RUNS}
@@ -319,7 +320,7 @@ def audit_command(audit: Audit) -> None:
         for note in notes_beforehand(classifier, samples):
             print_line(f"note: {note}")
         compared = time.perf_counter()
-        print_line("timing an epoch" if learner == "network" else "timing rounds on a few samples")
+        print_line("timing an epoch" if learner == "network" else "timing a part of the rounds")
         seconds = forecast(classifier, samples)
         timed = time.perf_counter()
         where = {"cpu": "the CPU"}.get(device := chosen_device(audit.device), device)
@@ -412,14 +413,19 @@ def calibrate_command(decisions: Path, folder: Path) -> None:
     print_line(
         f"from {found.decided:,} decisions{left}; each interval holds the truth in nine of ten such reviews"
     )
-    if found.stop:
+    if found.stop == found.samples:
+        print_line(f"look at all {found.stop:,}: nowhere is less than one label in ten wrong")
+    elif found.stop:
         print_line(
             f"look at the first {found.stop:,}: they hold about {found.wrong_before_stop:,.0f} of "
             f"{found.wrong:,.0f} wrong labels. Then stop: of the others less than one in ten is wrong"
         )
     else:
         print_line("nowhere in the list is one label in ten wrong: there is nothing more to look at")
-    print_line(f"the first {found.cut:,} are more often wrong than right: {CALIBRATED_SUSPECTS} lists them")
+    if found.cut:
+        print_line(f"the first {found.cut:,} are more often wrong than right: {CALIBRATED_SUSPECTS} lists them")
+    else:
+        print_line(f"nowhere are labels more often wrong than right: {CALIBRATED_SUSPECTS} lists none")
     print_line(f"written to {folder}: {CALIBRATION}, {CALIBRATED_SUSPECTS}, {CALIBRATED_CLEANED}")
 
 

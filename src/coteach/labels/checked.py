@@ -15,7 +15,8 @@ FEWEST_STRATA, MOST_STRATA = 1, 20
 STEPS = 1000  # of the rank, to lay out strata by
 LEAST_INTEREST = 0.3  # of a rank, compared with the one where right and wrong are mixed most
 DRAWS = 4000  # of what might have been found
-HALVINGS = 14
+HALVINGS = 14  # of the way from the estimate to an end: finer than 4,000 draws can tell
+STEEPEST = 1e9  # multiplier, at which a share is as good as 0 or 1
 
 
 # ---- which samples to look at -----------------------------------------------------------------------------------
@@ -153,9 +154,9 @@ def likeliest_shares(found: Checked, share: float) -> np.ndarray:
     By Lagrange's multiplier: of each stratum the root of a quadratic equation, which falls with the multiplier.
     """
     weight_H = found.size_H / found.size_H.sum()
-    low, high = -1e9, 1e9
+    low, high = -STEEPEST, STEEPEST
     p_H = np.zeros(len(weight_H))
-    for _ in range(70):
+    for _ in range(70):  # halvings, which leave 1e-11 of the multiplier open
         middle = (low + high) / 2
         p_H = shares_at(middle * weight_H, found.wrong_H, found.seen_H)
         low, high = (middle, high) if p_H @ weight_H > share else (low, middle)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coteach.checks import check_labels, check_same_length
-from coteach.labels.quality import softmax
+from coteach.labels.quality import raised_where_few, softmax
 
 __all__ = ["NoiseEstimate", "estimate_noise", "estimate_of_hard_samples"]
 
@@ -273,9 +273,10 @@ def estimate_of_hard_samples(probabilities: Any, labels: Any) -> NoiseEstimate:
     """Estimate how many labels are wrong if people gave them: people err on hard samples, not on all alike.
 
     `estimate_noise` counts where networks are sure. Those samples are easy, so it finds too few errors. Here a
-    sample belongs to a class if its probability reaches the average of the samples with that label. If it belongs
-    to several, the likeliest counts (the confident joint of Northcutt et al., 2021). The interval reaches from
-    what `estimate_noise` finds to every disagreement between networks and labels.
+    sample belongs to a class if its probability reaches the average of the samples with that label; with fewer
+    than five of these, at least the average of all samples. If it belongs to several, the likeliest counts (the
+    confident joint of Northcutt et al., 2021). The interval reaches from what `estimate_noise` finds to every
+    disagreement between networks and labels.
 
     Parameters
     ----------
@@ -303,7 +304,7 @@ def estimate_of_hard_samples(probabilities: Any, labels: Any) -> NoiseEstimate:
     labels_M = check_labels(labels, n_classes)
     given_C = np.bincount(labels_M, minlength=n_classes)
     usual_C = np.array([p_MC[labels_M == c, c].mean() if given_C[c] else np.inf for c in range(n_classes)])
-    enough_MC = p_MC >= usual_C
+    enough_MC = p_MC >= raised_where_few(usual_C, p_MC, labels_M)
     counted_M = enough_MC.any(1)
     class_M = np.where(enough_MC, p_MC, -1).argmax(1)
     joint_CC = count_given(class_M[counted_M], labels_M[counted_M], n_classes)  # true class, given label

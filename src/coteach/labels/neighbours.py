@@ -79,7 +79,7 @@ def directions(x_MF: np.ndarray, centre_F: np.ndarray) -> Tensor:
 
 
 def drawn(indices_M: np.ndarray, most: int) -> np.ndarray:
-    """So many of them at most, in their order."""
+    """At most so many of the indices, in their order, by a draw that is always the same."""
     if len(indices_M) <= most:
         return indices_M
     return np.sort(np.random.default_rng(0).choice(indices_M, most, replace=False))
@@ -100,7 +100,7 @@ class NeighbourModel:
     def of(
         cls, x_MF: np.ndarray, labels_M: np.ndarray, weights_M: np.ndarray, n_classes: int, voters: int = NEAREST
     ) -> "NeighbourModel":
-        """Samples without weight are left out, and so is what makes them too many."""
+        """Takes samples with a weight, and draws some where these are too many."""
         chosen, centre_F = drawn(np.flatnonzero(weights_M), MOST_ASKED), x_MF.mean(0)
         learnt = directions(x_MF[chosen], centre_F).numpy()
         return cls(centre_F, learnt, labels_M[chosen], weights_M[chosen], n_classes, voters)

@@ -9,6 +9,7 @@ import numpy as np
 
 TINY = 1e-12  # probability, so that a logarithm is finite
 NEGLIGIBLE = 0.001  # probability, below which ratios no longer count
+SELDOM_GIVEN = 5  # samples of a class, below which it may be rare
 
 
 def of_given_labels(p_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
@@ -69,9 +70,28 @@ def scores_of_classes(opinions: Sequence[np.ndarray], labels_M: np.ndarray) -> n
 
 
 def against_what_is_usual(p_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
-    """By how much each class is likelier than is usual of it (MC): logarithm of the ratio, plus the difference."""
-    usual_C = usual_of_classes(p_MC, labels_M)
-    return np.log((p_MC + NEGLIGIBLE) / (usual_C + NEGLIGIBLE)) + p_MC - usual_C
+    """By how much each class is likelier than is usual (MC); a given label by its own usual probability."""
+    usual_C, each_M = usual_of_classes(p_MC, labels_M), np.arange(len(labels_M))
+    score_MC = likelier(p_MC, raised_where_few(usual_C, p_MC, labels_M))
+    score_MC[each_M, labels_M] = likelier(p_MC[each_M, labels_M], usual_C[labels_M])
+    return score_MC
+
+
+def likelier(p: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """The logarithm of the ratio, plus the difference."""
+    return np.log((p + NEGLIGIBLE) / (usual + NEGLIGIBLE)) + p - usual
+
+
+def raised_where_few(usual_C: np.ndarray, p_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:
+    """What is usual of each class, but of a rare one at least what is usual of all others together (C).
+
+    A model hardly learns a rare class: to its own few samples it is as unlikely as to any other. By its own usual
+    probability it would be suggested for nearly all of them.
+    """
+    given_C = np.bincount(labels_M, minlength=len(usual_C))
+    rare_C = given_C < min(SELDOM_GIVEN, given_C.mean() / 2)
+    of_others = of_given_labels(p_MC, labels_M)[~rare_C[labels_M]].mean()
+    return np.where(rare_C, np.maximum(usual_C, of_others), usual_C)
 
 
 def usual_of_classes(p_MC: np.ndarray, labels_M: np.ndarray) -> np.ndarray:

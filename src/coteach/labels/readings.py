@@ -12,7 +12,7 @@ import numpy as np
 from coteach.labels.estimate import Z_95, NoiseEstimate, estimate_noise, estimate_of_hard_samples
 
 MOST_FOLLOWS = 0.25  # share of the errors that may be taken for such as follow the features
-WIDE = 0.3  # an interval that says little
+WIDE = 0.3  # width of an interval, from which on it says little
 
 
 def estimate_by_two(p_MC: np.ndarray, vote_MC: np.ndarray | None, labels_M: np.ndarray) -> NoiseEstimate:

@@ -97,6 +97,8 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     history_ : list of dict
         For each round: how many samples each copy kept, how many of them changed, the loss of the given labels,
         and the share of them that is predicted.
+    predicted_ : array of shape (rounds, M)
+        The class that was likeliest after the first fit and after each round, by its place in `classes_`.
     noise_rate_ : float
         The rate that the rounds were given.
     noise_estimate_ : NoiseEstimate or None
@@ -236,18 +238,18 @@ class SelectiveTrainingClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             )
         self.mean_, self.scale_ = mean, scale
         self.noise_rate_, self.noise_estimate_, self.kept_ = float(rate), estimate, picked.kept_NM
-        self.history_, self.opinions_ = picked.history, np.stack(picked.opinions)
-        self.label_quality_, self.held_out_proba_, self.neighbour_votes_ = (
-            quality_M,
-            np.mean(opinions, 0),
-            votes_MC,
-        )
+        self.history_, self.predicted_ = picked.history, np.stack(picked.predicted)
+        self.label_quality_, self.held_out_proba_ = quality_M, np.mean(opinions, 0)
+        self.neighbour_votes_ = votes_MC
         self.given_labels_, self.suggested_labels_ = classes[labels_M], classes[suggested_M]
         self.learnt_labels_ = classes[learnt_M]
         if picked.gone_back:
             warnings.warn(UNLEARNT, stacklevel=3)
 
     def _check_parameters(self) -> None:
+        own = self.estimator
+        if own is not None and (isinstance(own, type) or not hasattr(own, "fit")):
+            raise ValueError(f"estimator is {own!r}: give a classifier such as RandomForestClassifier().")
         check_name("rule", self.rule, ROUND_RULES)
         for name, least in LEAST_OF_ROUNDS.items():
             value = getattr(self, name)

@@ -59,7 +59,7 @@ class RoundsResult:
     kept_NM: np.ndarray
     p_NMC: np.ndarray
     history: list[dict[str, Any]] = field(default_factory=list)
-    opinions: list[np.ndarray] = field(default_factory=list)  # of each round: the likeliest classes (M)
+    predicted: list[np.ndarray] = field(default_factory=list)  # of each round: the likeliest classes (M)
     gone_back: bool = False
 
 
@@ -86,7 +86,7 @@ def pick_in_rounds(
     everything_NM = np.ones_like(fold_NM, dtype=bool)
     done = RoundsResult(everything_NM, first_NMC)
     done.history.append(row_of(0, everything_NM, everything_NM) | agreement(first_NMC, y_M))
-    done.opinions.append(first_NMC.mean(0).argmax(1))
+    done.predicted.append(first_NMC.mean(0).argmax(1))
     known = set()  # picks that there have been
     for number in range(1, rounds.most + 1):
         doubt_NM = doubts(done.p_NMC, done.kept_NM, y_M, vote)
@@ -99,9 +99,9 @@ def pick_in_rounds(
         done.history.append(row_of(number, kept_NM, done.kept_NM))
         done.kept_NM, done.p_NMC = kept_NM, learners.probabilities(kept_NM * counts_M, fold_NM)
         done.history[-1] |= agreement(done.p_NMC, y_M)
-        done.opinions.append(done.p_NMC.mean(0).argmax(1))
+        done.predicted.append(done.p_NMC.mean(0).argmax(1))
     if unlearnt(first_NMC, done.p_NMC, y_M):
-        return RoundsResult(everything_NM, first_NMC, done.history, done.opinions[:1], gone_back=True)
+        return RoundsResult(everything_NM, first_NMC, done.history, done.predicted[:1], gone_back=True)
     return done
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from coteach.checks import is_whole
 from coteach.labels.neighbours import NeighbourModel
 from coteach.labels.quality import softmax
 from coteach.selective.rounds import with_vote
@@ -57,11 +58,23 @@ class SavedLinearModel:
 
     @classmethod
     def from_arrays(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
-        classes, neighbours = np.array(facts["classes"]), None
+        """A ValueError for arrays that are no linear model."""
+        classes, neighbours = classes_from(facts), None
+        weight, bias, mean, scale = (arrays[name] for name in ("weight", "bias", "mean", "scale"))
+        features, n_classes = len(weight), len(classes)
+        whole = (
+            are_numbers(weight, (features, n_classes))
+            and are_numbers(bias, (n_classes,))
+            and are_numbers(mean, (features,), (1,))
+            and are_numbers(scale, (features,), (1,))
+            and (scale > 0).all()
+        )
         if "voters" in facts:
             learnt: dict[str, Any] = {name: arrays[name] for name in NEIGHBOUR_ARRAYS}
-            neighbours = NeighbourModel(**learnt, n_classes=len(classes), voters=facts["voters"])
-        weight, bias, mean, scale = (arrays[name] for name in ("weight", "bias", "mean", "scale"))
+            neighbours = NeighbourModel(**learnt, n_classes=n_classes, voters=facts["voters"])
+            whole = whole and can_vote(neighbours, features)
+        if not whole:
+            raise ValueError("arrays that are no linear model")
         return cls(classes, weight, bias, mean, scale, neighbours)
 
     def predict_proba(self, x_MK: np.ndarray) -> np.ndarray:
@@ -122,12 +135,17 @@ class SavedTrees:
     @classmethod
     def from_arrays(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
         """A ValueError for arrays that are no trees: a child comes after its parent, so every way ends."""
-        trees = cls(np.array(facts["classes"]), int(facts["features"]), **arrays)
+        trees = cls(classes_from(facts), facts["features"], **arrays)
         own_L = np.arange(len(trees.value_L))
         leaf_L = (trees.left_L == own_L) & (trees.right_L == own_L)
         children = np.concatenate([trees.left_L, trees.right_L])
         whole = (
-            all(array.ndim == 1 for array in arrays.values())
+            is_whole(trees.features)
+            and all(array.ndim == 1 for array in arrays.values())
+            and are_numbers(trees.baseline_S, trees.baseline_S.shape)
+            and are_numbers(trees.value_L, trees.value_L.shape)
+            and trees.threshold_L.dtype.kind == "f"
+            and not np.isnan(trees.threshold_L).any()
             and len({len(part_L) for name, part_L in arrays.items() if name.endswith("_L")}) == 1
             and len(trees.baseline_S) == (len(trees.classes_) if len(trees.classes_) > 2 else 1)
             and len(trees.root_T) % len(trees.baseline_S) == 0
@@ -169,6 +187,33 @@ def checked_rows(x_MK: np.ndarray, features: int) -> np.ndarray:
         row = int(np.isfinite(x_MK).all(1).argmin())
         raise ValueError(f"sample {row} has a feature that is missing or infinite: fill it in or drop it.")
     return x_MK
+
+
+def classes_from(facts: dict[str, Any]) -> np.ndarray:
+    classes = np.array(facts["classes"])
+    flat = classes.ndim == 1 and classes.dtype.kind in "biufU"
+    if not flat or len(classes) < 2 or len(np.unique(classes)) < len(classes):
+        raise ValueError("classes that are no labels")
+    return classes
+
+
+def can_vote(model: NeighbourModel, features: int) -> bool:
+    n = len(model.labels_R)
+    return (
+        is_whole(model.voters)
+        and model.voters > 0
+        and n > 0
+        and are_numbers(model.centre_F, (features,))
+        and are_numbers(model.directions_RF, (n, features))
+        and model.directions_RF.dtype == np.float32  # as those that it is multiplied with
+        and are_numbers(model.weights_R, (n,))
+        and bool((model.weights_R > 0).all())
+        and are_indices(model.labels_R, model.n_classes)
+    )
+
+
+def are_numbers(array: np.ndarray, *shapes: tuple[int, ...]) -> bool:
+    return array.dtype.kind == "f" and array.shape in shapes and bool(np.isfinite(array).all())
 
 
 def are_indices(index: np.ndarray, n: int) -> bool:
