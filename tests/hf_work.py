@@ -1,5 +1,6 @@
 """What the processes of test_hf.py do: this module is imported by each of them."""
 
+import gc
 import os
 
 import numpy as np
@@ -20,4 +21,5 @@ def work(rank: int, size: int, port: int, folder: str) -> None:
     hf_test.trainer_of(callback, folder, train_dataset=data).train()
     assert callback.ledger is not None
     np.save(f"{folder}/{rank}.npy", callback.ledger.seen_NM.numpy())
+    gc.collect()  # a group that is still referred to has threads, and may abort the process at its end
     torch.distributed.destroy_process_group()

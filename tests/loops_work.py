@@ -1,5 +1,6 @@
 """What the processes of test_loops_ddp.py do: this module is imported by each of them."""
 
+import gc
 import os
 
 import numpy as np
@@ -48,4 +49,6 @@ def work(rank: int, size: int, port: int, folder: str) -> None:
         seen=ledger.seen_NM.numpy(),
         weight=torch.stack([network.weight for network in pair.module.networks]).detach().numpy(),
     )
+    del pair
+    gc.collect()  # a group that is still referred to has threads, and may abort the process at its end
     dist.destroy_process_group()
