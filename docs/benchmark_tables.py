@@ -107,6 +107,27 @@ def cleaning() -> str:
     return markdown(["", "accuracy, ours", "CleanLearning", "flagged", "wrong left", "wrong if relabelled"], rows)
 
 
+def photos() -> str:
+    """All of CIFAR-10N: one seed, so no spread."""
+
+    def both(some: list[Row], ours: str, theirs: str, digits: int, scale: float = 1) -> str:
+        return f"{average(some, ours, scale):.{digits}f} / {average(some, theirs, scale):.{digits}f}"
+
+    rows = [
+        [
+            SET_LABELS[name],
+            f"{average(some, 'wrong', 100):.1f}",
+            both(some, "rate", "cleanlab_rate", 1, 100),
+            both(some, "average_precision", best_score(some), 3),
+            both(some, "accuracy", "clean_learning_accuracy", 1, 100),
+            f"{average(some, 'wrong_left'):,.0f} / {average(some, 'cleanlab_wrong_left'):,.0f}",
+            f"{seconds(average(some, 'cpu_seconds'))} / {seconds(average(some, 'cleanlab_cpu_seconds'))}",
+        ]
+        for (name,), some in by(read("real-photos"), "set").items()
+    ]
+    return markdown(["", "wrong, %", "estimated, %", "AP", "accuracy, %", "wrong left", "CPU s"], rows)
+
+
 def parts() -> str:
     """The average precision of each part of the method, on each set."""
     return by_part(lambda some: spread(some, "average_precision"))
@@ -214,5 +235,6 @@ def audits() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    one.__name__: one for one in (ranking, cleaning, parts, accuracies, intervals, reviews, learners, audits)
+    one.__name__: one
+    for one in (ranking, cleaning, photos, parts, accuracies, intervals, reviews, learners, audits)
 }
