@@ -43,7 +43,7 @@ def candidates_for(samples: LabelledSamples, network_flags: Sequence[str]) -> li
     """
     if samples.x.ndim != 2 or network_flags:
         return ["network"]
-    if samples.settings.get("encoder", "none") != "none" or "embeddings" in samples.settings:
+    if samples.by_trained_network:
         return ["linear"]
     cells = samples.kind == "table" and samples.texts is None
     return ["linear", "network", *(["trees"] if cells else [])]

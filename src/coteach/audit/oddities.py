@@ -90,8 +90,7 @@ def is_embedded(samples: LabelledSamples) -> bool:
     """Whether features are those of an encoder, or may be."""
     if samples.x.ndim != 2:
         return False
-    by_encoder = samples.settings.get("encoder", "none") != "none" or "embeddings" in samples.settings
-    return by_encoder or (samples.kind == "arrays" and samples.x.shape[1] >= MANY_FEATURES)
+    return samples.by_trained_network or (samples.kind == "arrays" and samples.x.shape[1] >= MANY_FEATURES)
 
 
 def repeated_rows(x: np.ndarray) -> dict[int, int]:

@@ -74,6 +74,11 @@ class LabelledSamples:
         return len(self.ids)
 
     @property
+    def by_trained_network(self) -> bool:
+        """Whether x are features that an encoder made, or that the user brought along."""
+        return self.settings.get("encoder", "none") != "none" or "embeddings" in self.settings
+
+    @property
     def what(self) -> str:
         """What the samples are, in the plural."""
         return CALLED[self.kind]
