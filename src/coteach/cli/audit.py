@@ -94,7 +94,8 @@ class Audit:
     size: Annotated[int | None, Flag("N", "32; the encoder's own if there is one")] = None
     """Width and height to which images are resized, in pixels."""
     learner: Annotated[Literal["auto", "network", "linear", "trees"], Flag("NAME", "auto")] = "auto"
-    """What learns: linear, trees (for tables) or network; auto compares them on held-out labels."""
+    """What learns: linear, trees (for tables) or network. For an encoder's features auto is linear; else it
+    compares them on held-out labels."""
     method: Annotated[str | None, Flag("NAME", "coteaching", "Method:" + names.help_list(AUDIT_METHODS))] = None
     loss: Annotated[str | None, Flag("NAME", LOSS_DEFAULT, "Loss:" + names.help_list(names.LOSS_MEANINGS))] = None
     network: Annotated[str | None, Flag("NAME", "one that fits the samples")] = None
