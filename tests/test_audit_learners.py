@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from coteach.audit.choice import candidates_for, choose_learner
@@ -249,6 +250,26 @@ def test_auto_takes_the_cheapest_that_predicts_held_out_labels_as_well_as_any():
     assert bent.learner == "trees"
     assert bent.accuracies["trees"] > bent.accuracies["linear"] + 0.2
     assert bent.why.startswith("--learner trees is the cheapest that predicts held-out labels well: linear ")
+
+
+def test_what_is_held_out_is_not_learnt(monkeypatch):
+    samples, seen = in_four_corners(100), {}
+
+    class Recording(DummyClassifier):
+        noise_rate_ = 0.1
+
+        def fit(self, x, y):
+            seen["learnt"] = x
+            return super().fit(x, y)
+
+        def predict(self, x):
+            seen["asked"] = x
+            return super().predict(x)
+
+    monkeypatch.setattr("coteach.audit.choice.to_compare", lambda *_: Recording())
+    choose_learner(["linear"], RobustClassifier(random_state=0), samples)
+    assert (len(seen["learnt"]), len(seen["asked"])) == (75, 25)
+    assert len(np.unique(np.vstack([seen["learnt"], seen["asked"]]), axis=0)) == 100
 
 
 def test_flags_of_networks_go_with_networks(table, capsys):
