@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from coteach.audit.choice import candidates_for, choose_learner
@@ -255,16 +254,15 @@ def test_auto_takes_the_cheapest_that_predicts_held_out_labels_as_well_as_any():
 def test_what_is_held_out_is_not_learnt(monkeypatch):
     samples, seen = in_four_corners(100), {}
 
-    class Recording(DummyClassifier):
+    class Recording:
         noise_rate_ = 0.1
 
         def fit(self, x, y):
             seen["learnt"] = x
-            return super().fit(x, y)
 
         def predict(self, x):
             seen["asked"] = x
-            return super().predict(x)
+            return np.full(len(x), "same")
 
     monkeypatch.setattr("coteach.audit.choice.to_compare", lambda *_: Recording())
     choose_learner(["linear"], RobustClassifier(random_state=0), samples)
