@@ -72,6 +72,11 @@ def kept(rows: Iterable[dict], out: Path | None) -> None:
         write(found, out)
 
 
+def rows_of(out: Path | None) -> list[dict]:
+    """What an earlier call has measured."""
+    return json.loads(out.read_text("utf-8")) if out and out.exists() else []
+
+
 def write(found: list | dict, out: Path | None) -> None:
     if out:
         write_atomically(out, json.dumps(found, indent=1) + "\n")

@@ -1,12 +1,18 @@
-"""Which method, loss and warm-up RobustClassifier should have by default, on noisy held-out labels of tables.
+"""Which method, loss and warm-up RobustClassifier should have by default, by noisy held-out labels.
 
-    python benchmarks/defaults.py --npz photos.npz texts.npz --epochs 20 100 --seeds 1 2 --out defaults.json
+    python benchmarks/defaults.py --data-dir data --features cache --out results/defaults.json
+    python benchmarks/defaults.py --data-dir data --pixels modern paper --out results/defaults-pixels.json
 
-The tables are scikit-learn's digits and breast cancer with labels flipped here, and files of features: x, the
-given labels y, and if they are known the right ones, truth. A fifth of the samples is held out, another for each
-seed. `held_out` decides: the accuracy on their given labels, which are as noisy as the others. `truth` is the
-accuracy on their right labels, `average_precision` is of finding wrong labels among those learnt from. Both are
-reported, and nothing is chosen by them. The share of wrong labels is given.
+The first compares on tables and on features: scikit-learn's digits and breast cancer with labels flipped here, and
+photos and texts with the labels that people and voting rules gave, as in `real.py`. A fifth of the samples is held
+out, another for each seed. The second compares on pixels, by either recipe: the first --samples images of CIFAR-10
+are learnt, the 10,000 after them held out.
+
+`held_out` decides: the accuracy on their given labels, which are as noisy as the others. `truth` is the accuracy
+on their right labels, `average_precision` is of finding wrong labels among those learnt from. Both are reported,
+and nothing is chosen by them. The share of wrong labels is given.
+
+Rows that the file of --out has are not measured again: after an interruption the same command goes on.
 """
 
 import argparse
@@ -14,9 +20,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from common import flags, kept, measured_on
+from common import flags, kept, measured_on, rows_of
+from people import labelled
+from real import PEOPLE, TEXTS, case_of
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from coteach import RobustClassifier
@@ -24,84 +33,122 @@ from coteach.labels.ledger import average_precision
 from coteach.noise import corrupt
 
 HELD_OUT = 0.2
-SETTINGS = {
-    "standard": {"method": "standard"},
-    "mentornet": {"method": "mentornet"},
-    "coteaching, cross_entropy": {"loss": "cross_entropy"},
+HELD_OUT_IMAGES = 10_000
+PIXELS = ("cifar10n-worst", "cifar10n-rand1", "cifar10/symmetric/0.5", "cifar10/pair/0.45")
+CROSS_ENTROPY, TWO_LOSSES = {"loss": "cross_entropy"}, {"warmup_loss": "cross_entropy"}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "coteaching, cross_entropy": CROSS_ENTROPY,
+    "coteaching, softmax_twice after cross_entropy": {"loss": "softmax_twice", **TWO_LOSSES},
+    "coteaching, gce after cross_entropy": {"loss": "gce", **TWO_LOSSES},
     "coteaching, softmax_twice": {"loss": "softmax_twice"},
-    "coteaching, softmax_twice after cross_entropy": {"loss": "softmax_twice", "warmup_loss": "cross_entropy"},
-    "coteaching, gce after cross_entropy": {"loss": "gce", "warmup_loss": "cross_entropy"},
+    "mentornet": {"method": "mentornet"},
     "jocor": {"method": "jocor"},
+    "standard": {"method": "standard"},
     "coteaching_plus": {"method": "coteaching_plus"},
+    "coteaching, memory": CROSS_ENTROPY | {"memory_weight": 3},
+    "coteaching, memory, balance": CROSS_ENTROPY | {"memory_weight": 3, "class_balance": 1},
+    "coteaching, mixture": CROSS_ENTROPY | {"mixture": True},
+    "coteaching, guesses": CROSS_ENTROPY | {"guess_weight": 0.5, "guess_ramp": 5},
+    "standard, memory": {"method": "standard", "memory_weight": 3},
+    "dividemix": {"method": "dividemix"},
 }
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Features x, given labels y, and the right ones where somebody knows them."""
+class Problem:
+    """Samples x, their given labels, and the right ones for the judge alone."""
 
     name: str
     x: np.ndarray
-    y: np.ndarray
-    truth: np.ndarray | None
-    rate: float
+    given: np.ndarray
+    truth: np.ndarray
+    learnt: int | None = None  # so many of the first are learnt, and the others held out; None: a share, at random
+
+    def parts(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """The samples to learn from, and those held out."""
+        if self.learnt is not None:
+            order = np.arange(len(self.x))
+            return order[: self.learnt], order[self.learnt :]
+        order = np.random.default_rng(seed).permutation(len(self.x))
+        n_held = round(HELD_OUT * len(order))
+        return order[n_held:], order[:n_held]
 
 
 def main() -> None:
     parser = flags(__doc__)
-    parser.add_argument("--npz", nargs="*", type=Path, default=[])
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--features", type=Path, help="folder in which features are kept")
+    parser.add_argument("--photos", nargs=2, type=int, default=[4000, 1], help="so many, as features")
+    parser.add_argument(
+        "--pixels", nargs="*", choices=["modern", "paper"], help="images instead, by these recipes"
+    )
+    parser.add_argument("--problem", nargs="+", default=list(PIXELS), help="of pixels")
+    parser.add_argument("--samples", type=int, default=5000, help="images to learn from")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--epochs", nargs="+", type=int, default=[20, 100])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     kept(rows(options), options.out)
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict]:
-    tables = [*flipped_tables(), *map(read_features, options.npz)]
-    for epochs in options.epochs:
-        for table in tables:
-            for name, setting in SETTINGS.items():
-                yield {"problem": table.name, "setting": name} | measured(table, setting, epochs, options.seeds)
+    """Those that are there, and then the others."""
+    there = rows_of(options.out)
+    yield from there
+    known = {(row["problem"], row["recipe"], row["setting"], row["epochs"], row["seed"]) for row in there}
+    for seed in options.seeds:
+        for epochs in options.epochs:
+            for problem, recipe in problems(options):
+                for setting in options.settings:
+                    cell = problem.name, recipe, setting, epochs, seed
+                    if cell not in known:
+                        names = zip(("problem", "recipe", "setting", "epochs", "seed"), cell, strict=True)
+                        yield dict(names) | measured(problem, recipe, setting, epochs, seed, options.device)
 
 
-def flipped_tables() -> Iterator[Labelled]:
+def problems(options: argparse.Namespace) -> Iterator[tuple[Problem, str | None]]:
+    """Each with the recipe by which it is learnt, None where there is no choice."""
+    for recipe in options.pixels or ():
+        for name in options.problem:
+            yield of_pixels(name, options), recipe
+    if options.pixels is not None:
+        return
     for name, load in (("digits", load_digits), ("breast cancer", load_breast_cancer)):
         x, y = map(np.asarray, load(return_X_y=True))
         for kind, rate in (("symmetric", 0.2), ("symmetric", 0.4), ("pair", 0.4))[: 3 if name == "digits" else 1]:
-            labels = corrupt(y, kind, rate).labels
-            yield Labelled(f"{name}, {kind} {rate}", x, labels, y, float((labels != y).mean()))
+            yield Problem(f"{name}, {kind} {rate}", x, corrupt(y, kind, rate).labels, y), None
+    for name in (*PEOPLE, *TEXTS):
+        case = case_of(name, 0, options)
+        yield Problem(f"photos, {name}" if name in PEOPLE else name, case.x, case.given, case.truth), None
 
 
-def read_features(path: Path) -> Labelled:
-    arrays = np.load(path, allow_pickle=False)
-    truth = arrays.get("truth")
-    rate = 0.2 if truth is None else float((arrays["y"] != truth).mean())
-    return Labelled(path.stem, arrays["x"], arrays["y"], truth, rate)
+def of_pixels(name: str, options: argparse.Namespace) -> Problem:
+    dataset, given = labelled(name, options.data_dir)
+    n = options.samples + HELD_OUT_IMAGES
+    x, _ = dataset.tensors("an audit")
+    return Problem(name, x[:n].numpy(), given[:n], dataset.y_train[:n].numpy(), options.samples)
 
 
-def measured(table: Labelled, setting: dict, epochs: int, seeds: list[int]) -> dict:
+def measured(
+    problem: Problem, recipe: str | None, setting: str, epochs: int, seed: int, device: str
+) -> dict[str, Any]:
+    learnt, held = problem.parts(seed)
+    wrong = problem.given != problem.truth
+    changes = SETTINGS[setting] | ({"recipe": recipe} if recipe else {})
+    rate = float(wrong[learnt].mean())
     began = time.process_time()
-    held_out, right, found = [], [], []
-    for seed in seeds:
-        order = np.random.default_rng(seed).permutation(len(table.y))
-        n_held = round(HELD_OUT * len(order))
-        held, learnt = order[:n_held], order[n_held:]
-        model = RobustClassifier(noise_rate=table.rate, epochs=epochs, random_state=seed, device="cpu", **setting)
-        predicted = model.fit(table.x[learnt], table.y[learnt]).predict(table.x[held])
-        held_out.append(float((predicted == table.y[held]).mean()))
-        if table.truth is not None:
-            right.append(float((predicted == table.truth[held]).mean()))
-            wrong = table.y[learnt] != table.truth[learnt]
-            found.append(average_precision(model.label_quality_, wrong))
+    model = RobustClassifier(noise_rate=rate, epochs=epochs, random_state=seed, device=device, **changes)
+    predicted = model.fit(problem.x[learnt], problem.given[learnt]).predict(problem.x[held])
     return {
-        "epochs": epochs,
-        "held_out": held_out,
-        "truth": right,
-        "average_precision": found,
-        "samples": len(table.y),
-        "rate": table.rate,
+        "held_out": float((predicted == problem.given[held]).mean()),
+        "truth": float((predicted == problem.truth[held]).mean()),
+        "average_precision": average_precision(model.label_quality_, wrong[learnt]),
+        "samples": len(learnt),
+        "held_out_samples": len(held),
+        "wrong": rate,
         "cpu_seconds": round(time.process_time() - began, 1),
-        **measured_on(),
+        **measured_on(device),
     }
 
 

@@ -21,7 +21,6 @@ Rows that the file of --out has are not measured again: after an interruption th
 
 import argparse
 import itertools
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import flags, kept, measured_on
+from common import flags, kept, measured_on, rows_of
 from sklearn.metrics import average_precision_score
 
 from coteach import RobustClassifier, data
@@ -64,7 +63,7 @@ def main() -> None:
 
 def rows(options: argparse.Namespace) -> Iterator[dict]:
     """Those that are there, and then the others."""
-    there = json.loads(options.out.read_text("utf-8")) if options.out and options.out.exists() else []
+    there = rows_of(options.out)
     yield from there
     known = {(row["problem"], row["part"], row["seed"]) for row in there}
     for seed, problem, part in itertools.product(options.seeds, options.problem, options.parts):

@@ -354,14 +354,14 @@ def test_the_confident_joint_is_counted_as_by_hand(seed, n_classes, n):
 
 
 @pytest.mark.parametrize("modern", [True, False])
-def test_a_classifier_of_images_takes_people_for_the_cause(modern, monkeypatch):
+def test_labels_are_planted_among_those_of_images(modern, monkeypatch):
     """For images, whose labels people gave; for tables it counts where networks are sure."""
     used = []
-    monkeypatch.setattr(fitting, "estimate_of_hard_samples", lambda *said: used.append("hard") or ESTIMATE)
+    monkeypatch.setattr(fitting, "estimate_by_planting", lambda *said: used.append("planted") or ESTIMATE)
     monkeypatch.setattr(fitting, "estimate_noise", lambda *said: used.append("class") or ESTIMATE)
     x = np.random.default_rng(0).random((30, 16, 16) if modern else (30, 4))
     RobustClassifier(epochs=1, random_state=0, device="cpu").fit(x, np.arange(30) % 2)
-    assert used == ["hard" if modern else "class"]
+    assert used == ["planted" if modern else "class"]
 
 
 ESTIMATE = NoiseEstimate(0.1, (0.0, 0.2), np.full(2, 0.1), np.eye(2), n=30)

@@ -24,6 +24,7 @@ from coteach.classifier.options import is_modern, plan_of
 from coteach.engine.setup import chosen_device
 from coteach.isolation import generators_restored
 from coteach.labels.folds import FOLDS, epochs_to_estimate
+from coteach.labels.planted import plan_to_plant
 from coteach.methods import METHODS
 from coteach.modern import MODERN_NETWORK
 from coteach.selective import SelectiveTrainingClassifier
@@ -45,9 +46,13 @@ def forecast(classifier: Learner, samples: LabelledSamples) -> float:
     networks = METHODS[classifier.method].networks
     network = network_to_time(classifier, shape, len(samples.counts))
     epochs: float = plan.epochs
-    if classifier.noise_rate == "auto":  # each fold learns all samples but its own, and predicts these
+    if classifier.noise_rate == "auto":
         predicted = TO_PREDICT * (2 if getattr(network, "mirror", False) else 1)
-        epochs += (FOLDS - 1 + predicted) * epochs_to_estimate(plan, len(samples)) / networks
+        # each fold learns all samples but its own, and predicts these
+        of_one = (FOLDS - 1 + predicted) * epochs_to_estimate(plan, len(samples))
+        if is_modern(params, shape):  # another learns all of them, and predicts them in the end
+            of_one += plan_to_plant(plan).epochs + predicted
+        epochs += of_one / networks
     of_a_sample = networks * step_seconds(network, samples, plan.batch_size)
     if of_a_sample * 2 * plan.batch_size > TOO_LONG_TO_WAIT:
         return of_a_sample * len(samples) * epochs

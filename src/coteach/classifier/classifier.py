@@ -76,9 +76,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         model takes `input_ids` and their masks from a data set of dicts.
     noise_rate : float or "auto"
         The share of wrong labels that the method assumes. "auto" first estimates it, by training one network
-        five more times. Under the modern recipe these trainings are short: together two fifths of the work of
-        the training itself, or more if there are few samples. Otherwise they take two to four times that work.
-        With noisy `validation_data` it tries eight rates, each with a whole training.
+        five more times, which takes two to four times the work of the training itself. Under the modern recipe
+        these trainings are short, and a sixth one learns labels of which some are changed on purpose: together
+        the work of the training itself, or more if there are fewer than 2,000 samples. With noisy
+        `validation_data` it tries eight rates, each with a whole training.
     epochs : int, optional
         By default 40 under the modern recipe, else 20.
     batch_size : int, optional

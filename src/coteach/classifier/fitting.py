@@ -27,15 +27,18 @@ from coteach.engine.setup import chosen_device, placed, refuse_small_batches, se
 from coteach.engine.stream import Stream, closing_streams, part
 from coteach.engine.training import Epoch, Problem, Training
 from coteach.isolation import generators_restored
-from coteach.labels.estimate import (
-    SMALLEST,
-    NoiseEstimate,
-    compare_with_clean,
-    estimate_noise,
-    estimate_of_hard_samples,
+from coteach.labels.estimate import SMALLEST, NoiseEstimate, compare_with_clean, estimate_noise
+from coteach.labels.folds import (
+    FOLDS,
+    RATES,
+    choose_rate,
+    epochs_to_estimate,
+    of_folds,
+    only_labels,
+    using_the_rate,
 )
-from coteach.labels.folds import FOLDS, RATES, choose_rate, epochs_to_estimate, of_folds, uses_the_rate
 from coteach.labels.ledger import starved
+from coteach.labels.planted import estimate_by_planting, plan_to_plant
 from coteach.measure import measure, posteriors
 from coteach.methods import METHODS
 from coteach.plan import Plan
@@ -149,25 +152,29 @@ def split_samples(
 
 
 def estimated(job: FitJob) -> NoiseEstimate:
-    """From five more trainings, each asked about the fifth it has not seen; or by trying rates."""
+    """By five trainings, each asked about the fifth it has not seen, and planted labels; or by trying rates."""
     what, verbose = "estimating the noise rate", job.params["verbose"]
     if job.clean is False and job.validation is not None:
-        method = uses_the_rate(METHODS[job.params["method"]], job.plan)
-        with bar(verbose, what, len(RATES) * method.n_epochs(job.plan), len(RATES)) as advance:
+        method, plan = using_the_rate(METHODS[job.params["method"]], job.plan)
+        with bar(verbose, what, len(RATES) * method.n_epochs(plan), len(RATES)) as advance:
             return choose_rate(
-                job.problem(0.0), method, job.plan, job.build, *job.validation, job.engine, advance=advance
+                job.problem(0.0), method, plan, job.build, *job.validation, job.engine, advance=advance
             )
     x_V, y_V = job.validation if job.clean and job.validation is not None else (None, job.y_M)
-    plan, folds = replace(job.plan, loss=None, warmup_loss=None), min(FOLDS, len(job.y_M))
+    plan, folds = only_labels(job.plan), min(FOLDS, len(job.y_M))
     plan = replace(plan, epochs=epochs_to_estimate(plan, len(job.y_M)))
     with bar(verbose, what, folds * METHODS["standard"].n_epochs(plan), folds) as advance:
         p_MC, p_FVC = of_folds(
             job.x_M, job.y_M, job.n_classes, job.build, plan, x_V, folds, job.seed, job.engine, advance=advance
         )
     labels_M = job.y_M.cpu().numpy()
-    if x_V is None:
-        return estimate_of_hard_samples(p_MC, labels_M) if job.params["modern"] else estimate_noise(p_MC, labels_M)
-    return compare_with_clean(p_MC, labels_M, p_FVC, y_V.cpu().numpy())
+    if x_V is not None:
+        return compare_with_clean(p_MC, labels_M, p_FVC, y_V.cpu().numpy())
+    if not job.params["modern"]:
+        return estimate_noise(p_MC, labels_M)
+    plan = plan_to_plant(job.plan)
+    with bar(verbose, "checking the noise rate", plan.epochs) as advance:
+        return estimate_by_planting(job.problem(0.0), plan, job.build, p_MC, job.engine, advance)
 
 
 def train_networks(

@@ -20,7 +20,6 @@ from coteach.labels.estimate import SMALLEST, NoiseEstimate, estimate_noise
 from coteach.measure import posteriors
 from coteach.methods import METHODS, Method
 from coteach.plan import Plan
-from coteach.rules import all_of
 from coteach.train import fit
 
 FOLDS = 5  # to estimate a noise rate by
@@ -121,6 +120,14 @@ def of_folds(
     return p_MC / p_MC.sum(1, keepdims=True), np.stack(others)
 
 
+def only_labels(plan: Plan) -> Plan:
+    """The plan for learning the given labels, all of them and nothing else: for method "standard"."""
+    return replace(
+        plan, loss=None, warmup_loss=None, mixture=False, mixup=0.0, guess_weight=0.0, guess_ramp=0,
+        memory_weight=0.0, class_balance=0.0, confidence_penalty=0.0,
+    )  # fmt: skip
+
+
 def epochs_to_estimate(plan: Plan, samples: int) -> int:
     """How long each fold is trained for an estimate of the noise rate from so many samples.
 
@@ -196,7 +203,7 @@ def choose_rate(
     The classes' rates and the matrix are those of the validation labels, in the eyes of the best rate's networks;
     the interval spans the rates that are within a standard error of the best. `advance` is called every epoch.
     """
-    method = uses_the_rate(method, plan)
+    method, plan = using_the_rate(method, plan)
     tried, accuracy_S, best = [], [], None
     for rate in rates:
         late = LateAccuracy(x_V, y_V, first=plan.epochs - plan.epochs // 4)
@@ -219,10 +226,11 @@ def choose_rate(
     return replace(seen, rate=rate, interval=(min(near), max(near)), tried=tuple(tried))
 
 
-def uses_the_rate(method: Method, plan: Plan) -> Method:
-    """The method; Co-teaching stands in for one that is indifferent to the rate."""
-    indifferent = all(phase.rule.pick is all_of for phase in method.phases(plan))
-    return METHODS["coteaching"] if indifferent else method
+def using_the_rate(method: Method, plan: Plan) -> tuple[Method, Plan]:
+    """Both as they are; or Co-teaching on labels alone, for a method that is indifferent to the rate."""
+    if not plan.mixture and any(phase.rule.keeps_a_share for phase in method.phases(plan)):
+        return method, plan
+    return METHODS["coteaching"], replace(only_labels(plan), loss=plan.loss)
 
 
 class LateAccuracy:
