@@ -1,6 +1,7 @@
 """The noise rate by planted labels: what is planted, what is counted, and what it says of whole trainings."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def test_the_rate_is_kept_between_the_readings_of_networks_that_have_not_learnt_
     assert estimate.interval[0] <= estimate.rate <= estimate.interval[1]
 
 
-@given(st.integers(0, 1000), st.integers(2, 5), st.integers(1, 80))
+@given(st.integers(0, 1000), st.integers(2, 5), st.integers(1, 2000))
 @settings(deadline=None)
 def test_contradictions_are_counted_as_by_hand(seed, n_classes, n):
     random = np.random.default_rng(seed)
@@ -95,9 +96,8 @@ def test_contradictions_are_counted_as_by_hand(seed, n_classes, n):
     surest = []
     for c in range(n_classes):
         mine = sorted((i for i in range(n) if p[i].argmax() == c), key=lambda i: -p[i].max())
-        surest += mine[: math.ceil(len(mine) / 10)]
-    share = sum(p[i].argmax() != labels[i] for i in surest) / len(surest)
-    low = max(0.0, share - math.sqrt(share * (1 - share) / len(surest)))
+        surest += mine[: math.ceil(len(mine) * max(0.1, min(1, 100 / n)))]
+    low = sum(p[i].argmax() != labels[i] for i in surest) / len(surest)
     in_all = sum(p[i].argmax() != labels[i] for i in range(n)) / n
     assert contradicted(p, labels) == (pytest.approx(low), pytest.approx(in_all))
 
@@ -117,7 +117,7 @@ def test_a_long_training_is_cut_short_and_learns_labels_alone():
     assert plan_to_plant(Plan(epochs=7)).epochs == 7
 
 
-def images(n: int) -> tuple[np.ndarray, np.ndarray]:
+def images(n: int) -> tuple[Any, Any]:
     """Digits of 16×16 pixels, which the modern recipe takes."""
     x, y = load_digits(return_X_y=True)
     return x.reshape(-1, 8, 8).repeat(2, 1).repeat(2, 2)[:n], y[:n]

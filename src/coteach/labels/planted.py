@@ -27,7 +27,7 @@ from coteach.train import fit
 SHARE, ENOUGH, MOST = 0.05, 200, 0.1
 A_QUARTER = 0.25  # of the planted: what is doubted as much is wrong, …
 RIGHT_ALL_THE_SAME = 0.02  # … but for so many
-THE_SUREST = 0.1  # of the samples predicted as a class
+THE_SUREST, SURE_ENOUGH = 0.1, 100  # share of the samples predicted as a class; at least so many in all
 
 
 def plan_to_plant(plan: Plan) -> Plan:
@@ -158,20 +158,20 @@ def estimate_by_planted(
 
 
 def contradicted(p_MC: np.ndarray, labels_M: np.ndarray) -> tuple[float, float]:
-    """Which share of the labels is not the likeliest class: where it is likeliest, less a standard error; in all.
+    """Which share of the labels is not the likeliest class: where this one is likeliest, and in all.
 
-    >>> p = np.array([[0.9, 0.1]] * 50 + [[0.6, 0.4]] * 50 + [[0.1, 0.9]] * 100)
-    >>> contradicted(p, np.array([0] * 50 + [1] * 150))
+    >>> p = np.array([[0.9, 0.1]] * 500 + [[0.6, 0.4]] * 500 + [[0.1, 0.9]] * 1000)
+    >>> contradicted(p, np.array([0] * 500 + [1] * 1500))
     (0.0, 0.25)
     """
-    class_M, most_M = p_MC.argmax(1), p_MC.max(1)
-    sure_M = np.zeros(len(p_MC), dtype=bool)
+    class_M, most_M, n = p_MC.argmax(1), p_MC.max(1), len(p_MC)
+    share = max(THE_SUREST, min(1.0, SURE_ENOUGH / n))
+    sure_M = np.zeros(n, dtype=bool)
     for c in np.unique(class_M):
         members = np.flatnonzero(class_M == c)
-        sure_M[members[np.argsort(-most_M[members], kind="stable")[: math.ceil(THE_SUREST * len(members))]]] = True
+        sure_M[members[np.argsort(-most_M[members], kind="stable")[: math.ceil(share * len(members))]]] = True
     differs_M = class_M != labels_M
-    share, n = float(differs_M[sure_M].mean()), int(sure_M.sum())
-    return max(0.0, share - math.sqrt(share * (1 - share) / n)), float(differs_M.mean())
+    return float(differs_M[sure_M].mean()), float(differs_M.mean())
 
 
 def rate_of(share: float, of_planted: float, n_classes: int) -> float:
