@@ -9,7 +9,9 @@ told    a training that is given the true noise rate: test accuracy, and average
 zero    the same, told that no label is wrong: what readings of the rate cost when nobody knows it
 auto    the same, which estimates the rate first: the estimate, its interval, and how long it took
 folds   five trainings of one network of the same kind, as long as the pair's: average precision of two scores of
-        out-of-fold probabilities that cleanlab uses, self-confidence and normalised margin
+        out-of-fold probabilities that cleanlab uses, self-confidence and normalised margin; and the noise rate by
+        the confident joint
+short   the same by the short trainings that `auto` begins with
 
 Three readings of the noise rate take nothing but a trained pair. `disagreement` is the share of given labels that
 it does not predict, `mixture` the share that two Gaussians over its losses call wrong, `doubted` the share for
@@ -37,14 +39,14 @@ from coteach import RobustClassifier, data
 from coteach.data import Dataset
 from coteach.engine.setup import set_up
 from coteach.labels.estimate import estimate_of_hard_samples
-from coteach.labels.folds import out_of_sample
+from coteach.labels.folds import epochs_to_estimate, out_of_sample
 from coteach.methods import METHODS
 from coteach.mixture import clean_probability
 from coteach.modern import modern_batch, modern_plan
 from coteach.runs import prepare
 from coteach.runs.experiment import Experiment
 
-PARTS = ("told", "zero", "auto", "folds")
+PARTS = ("told", "zero", "auto", "folds", "short")
 Labelled = tuple[Dataset, np.ndarray]
 
 
@@ -87,8 +89,8 @@ def measured(problem: str, part: str, seed: int, options: argparse.Namespace) ->
     wrong = given != truth
     started = time.perf_counter()
     about = x, given, wrong, dataset, seed, options
-    if part == "folds":
-        found = by_folds(*about)
+    if part in ("folds", "short"):
+        found = by_folds(part == "short", *about)
     else:
         rates: dict[str, float | str] = {"told": float(wrong.mean()), "zero": 0.0, "auto": "auto"}
         found = by_pair(rates[part], *about)
@@ -137,11 +139,19 @@ def by_pair(
 
 
 def by_folds(
-    x: np.ndarray, given: np.ndarray, wrong: np.ndarray, dataset: Dataset, seed: int, options: argparse.Namespace
+    short: bool,
+    x: np.ndarray,
+    given: np.ndarray,
+    wrong: np.ndarray,
+    dataset: Dataset,
+    seed: int,
+    options: argparse.Namespace,
 ) -> dict[str, Any]:
     experiment = Experiment(dataset.name, "standard", recipe="modern", epochs=options.epochs, noise="none", tau=0)
     plan = prepare.fit_to_images(experiment.plan(), experiment, dataset)
     plan = replace(plan, **as_many_steps(len(x)))
+    if short:
+        plan = replace(plan, epochs=epochs_to_estimate(plan, len(x)))
     build = prepare.network_builder(experiment, dataset, options.device)
     setup = set_up(build(), 1, METHODS["standard"], plan, len(x), options.device)
     with setup.active():
