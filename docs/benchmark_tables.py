@@ -198,6 +198,119 @@ def learners() -> str:
     return markdown(["", "linear", "network", "trees", "what `auto` took", "how often"], rows)
 
 
+SETTING_LABELS = {
+    "coteaching, cross_entropy": "Co-teaching, cross-entropy",
+    "coteaching, softmax_twice after cross_entropy": "Co-teaching, cross-entropy, then softmax twice",
+    "coteaching, gce after cross_entropy": "Co-teaching, cross-entropy, then GCE",
+    "coteaching, softmax_twice": "Co-teaching, softmax twice",
+    "coteaching, memory": "Co-teaching, cross-entropy, memory 3",
+    "coteaching, memory, balance": "Co-teaching, cross-entropy, memory 3, class balance 1",
+    "coteaching, mixture": "Co-teaching, cross-entropy, mixture",
+    "coteaching, guesses": "Co-teaching, cross-entropy, guesses 0.5",
+    "mentornet": "MentorNet",
+    "jocor": "JoCoR",
+    "standard": "Standard",
+    "standard, memory": "Standard, memory 3 (ELR)",
+    "coteaching_plus": "Co-teaching+",
+    "dividemix": "DivideMix",
+}
+DEFAULTS = {
+    "defaults": "coteaching, softmax_twice after cross_entropy",
+    "defaults-pixels": "coteaching, cross_entropy",
+}
+
+
+def defaults() -> str:
+    """Settings on tables and embeddings, each beside the default."""
+    return beside_default("defaults")
+
+
+def pixels() -> str:
+    """Settings of the modern recipe on images."""
+    return beside_default("defaults-pixels")
+
+
+def beside_default(name: str) -> str:
+    """Mean differences ± standard error over problems and seeds; the default itself with its values."""
+    rows, default = read(name), DEFAULTS[name]
+    n_first, *_ = epochs = sorted({row["epochs"] for row in rows})
+    groups = by(rows, "setting", "epochs")
+    base = {about(row): row for row in rows if row["setting"] == default}
+
+    def cell(setting: str, n: int, key: str, scale: float, digits: int) -> str:
+        some = groups[setting, n]
+        if setting == default:
+            return f"**{average(some, key, scale):.{digits}f}**"
+        gains = [scale * (row[key] - base[about(row)][key]) for row in some]
+        error = f" ± {stdev(gains) / len(gains) ** 0.5:.{digits}f}" if len(gains) > 1 else ""
+        return f"{mean(gains):+.{digits}f}{error}"
+
+    def times(setting: str) -> str:
+        some = groups[setting, n_first]
+        return f"{mean(row['cpu_seconds'] / base[about(row)]['cpu_seconds'] for row in some):.1f}"
+
+    columns = [(key, n, *form) for key, *form in GAINS for n in epochs]
+    lines = [
+        [
+            f"**{SETTING_LABELS[setting]}**" if setting == default else SETTING_LABELS[setting],
+            *(cell(setting, n, key, scale, digits) for key, n, _, scale, digits in columns),
+            times(setting),
+        ]
+        for setting in SETTING_LABELS
+        if (setting, epochs[0]) in groups
+    ]
+    head = ["", *(f"{label}, {n} epochs" for _, n, label, *_ in columns), "time"]
+    return markdown(head, sorted(lines, key=lambda line: leading_number(line[1]), reverse=True))
+
+
+GAINS = (
+    ("held_out", "held-out labels", 100, 2),
+    ("truth", "right labels", 100, 2),
+    ("average_precision", "AP", 1, 3),
+)
+
+
+def about(row: Row) -> tuple:
+    """What two settings have in common."""
+    return row["problem"], row["recipe"], row["epochs"], row["seed"]
+
+
+def leading_number(cell: str) -> float:
+    """The default, in bold, is 0 beside itself."""
+    return 0.0 if cell.startswith("**") else float(cell.split()[0])
+
+
+RATE_LABELS = {
+    "cifar10/none/0": "right labels",
+    "cifar10/symmetric/0.5": "flipped, symmetric 50 %",
+    "cifar10n-aggre": "CIFAR-10N aggre",
+    "cifar10n-rand1": "CIFAR-10N rand1",
+    "cifar10n-worst": "CIFAR-10N worst",
+}
+
+
+def rates() -> str:
+    """Estimates of the noise rate of 5,000 images, and what they do to accuracy."""
+    rows = by([*read("people-planted"), *read("people-short")], "problem", "part")
+    lines = []
+    for problem, label in RATE_LABELS.items():
+        (auto,), (short,) = rows[problem, "auto"], rows[problem, "short"]
+        told = rows.get((problem, "told"))
+        low, high = auto["interval"]
+        lines.append(
+            [
+                label,
+                f"{100 * auto['wrong']:.1f}",
+                f"{100 * short['noise_rate']:.1f}",
+                f"{100 * auto['noise_rate']:.1f} ({100 * low:.0f}–{100 * high:.0f})",
+                f"{100 * auto['accuracy']:.1f}",
+                "–" if told is None else f"{100 * told[0]['accuracy']:.1f}",
+            ]
+        )
+    head = ["labels", "wrong, %", "confident joint, %", "with planted labels, % (interval)"]
+    return markdown([*head, "accuracy, %", "with the true rate, %"], lines)
+
+
 AUDIT_LABELS = {
     "digits": "digits, 1,797 images of 8×8 (`--npz`)",
     "breast cancer": "breast cancer, 569 rows of a table",
@@ -236,5 +349,18 @@ def audits() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     one.__name__: one
-    for one in (ranking, cleaning, photos, parts, accuracies, intervals, reviews, learners, audits)
+    for one in (
+        ranking,
+        cleaning,
+        photos,
+        parts,
+        accuracies,
+        intervals,
+        reviews,
+        learners,
+        audits,
+        defaults,
+        pixels,
+        rates,
+    )
 }

@@ -88,7 +88,8 @@ def main() -> None:
 def filled() -> dict[Path, str]:
     """The pages that have marks, as they should be."""
     cells = json.loads((ROOT / "results" / "summary.json").read_text(encoding="utf-8"))
-    texts = {page: page.read_text("utf-8") for page in sorted((ROOT / "docs").rglob("*.md"))}
+    pages = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md"]
+    texts = {page: page.read_text("utf-8") for page in pages}
     return {page: filled_in(text, cells) for page, text in texts.items() if "<!-- end -->" in text}
 
 
