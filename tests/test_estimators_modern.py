@@ -68,6 +68,14 @@ def test_every_piece_of_the_recipe_can_be_set(given, expected):
     assert {name: plan[name] for name in expected} == expected
 
 
+def test_without_a_cycle_the_rate_falls_as_in_the_papers_recipe():
+    for epochs in (1, 2, 10, 40):
+        plan, papers = planned(one_cycle=0, epochs=epochs, lr=0.1), planned(recipe="paper", epochs=epochs, lr=0.1)
+        rates = [plan.learning_rate(epoch) for epoch in plan.all_epochs]
+        assert rates == [papers.learning_rate(epoch) for epoch in papers.all_epochs]
+        assert (min(rates) < rates[0]) == (epochs > 1)
+
+
 def test_nesterovs_form_needs_no_momentum_beside_it():
     x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
     RobustClassifier(noise_rate=0, epochs=1, optimizer="sgd", optimizer__nesterov=True).fit(x, y)

@@ -51,6 +51,17 @@ def test_every_piece_is_a_flag(given, expected):
     replace(MODERN, **given).check()
 
 
+@pytest.mark.parametrize("epochs", [1, 2, 10, 40, 90])
+def test_without_a_cycle_the_rate_falls_over_the_last_three_fifths(epochs):
+    plan, notes = replace(MODERN, one_cycle=0, epochs=epochs).plan_and_notes()
+    rates = [plan.learning_rate(epoch) for epoch in plan.all_epochs]
+    full = max(1, 2 * epochs // 5)
+    assert rates[:full] == [1.5] * full
+    falling = [1.5 * (epochs - epoch) / (epochs - full) for epoch in plan.all_epochs[full:]]
+    assert rates[full:] == pytest.approx(falling)
+    assert notes == []
+
+
 @pytest.mark.parametrize("dataset", ["mnist", "cifar10", "cifar100", "digits", "openset-svhn"])
 def test_the_papers_recipes_have_none_of_it(dataset):
     plan, off = asdict(Experiment(dataset=dataset).plan()), asdict(prepare.Plan())

@@ -17,6 +17,7 @@ from coteach.names import Flag
 from coteach.networks import NETWORKS
 from coteach.plan import OF_METHOD, Plan, check_guesses
 from coteach.runs.recipes import Recipe, recipe
+from coteach.schedules import usual_decay_start
 
 IN_RUN_FOLDER = Path("in the run folder")  # where TensorBoard's files go if no folder is named for them
 WIDEST = 1000  # times a network's usual width
@@ -402,6 +403,8 @@ class Experiment:
                 of_recipe |= {"warmup": modern.mixture_warmup(epochs)}
             if self.optimizer == "adam":
                 of_recipe |= {"lr": 0.001, "nesterov": False}
+            if self.one_cycle == 0:  # not otherwise: with the authors, Adam's momentum drops there, too
+                of_recipe |= {"decay_start": usual_decay_start(epochs)}
         of_recipe = OF_METHOD.get(self.method, {}) | {"held_out": names.HELD_OUT.get(self.method, 0.0)} | of_recipe
         usual = Plan(fidelity=fidelity, epochs=epochs, **of_recipe)
         if fidelity.warmup_short:
@@ -429,6 +432,7 @@ def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan,
         changes["ramp"] = max(1, round(plan.ramp * share))
     if plan.warmup >= plan.epochs:
         changes["warmup"] = min(max(1, round(plan.warmup * share)), plan.epochs - 1)
+    changes = {name: value for name, value in changes.items() if value != getattr(plan, name)}
     all_of_them = f"{plan.epochs} epochs" if plan.epochs > 1 else "a single epoch"
     what = ", ".join(f"{name} from {getattr(plan, name)} to {value}" for name, value in changes.items())
     return replace(plan, **changes), [f"to fit {all_of_them}, these defaults shrink: {what}"] if changes else []
