@@ -6,14 +6,20 @@ import pytest
 import torch
 
 from coteach import Experiment, RobustClassifier
+from coteach.classifier import fitting
 from coteach.engine import Engine
 from coteach.engine.distributed import Processes
 from coteach.engine.training import State, state_of
 from coteach.methods import METHODS
+from coteach.names import WITHOUT_SMALL_LOSSES
 from coteach.plan import OF_METHOD, Plan
+from coteach.rules import BY_MIXTURE
+from coteach.runs import run as runner
 from coteach.train import fit
 from plain_cases import assert_trains_like_the_plain_loop
+from run_cases import silent
 from tiny import (
+    BY_RULE,
     EVERYTHING,
     PLAN,
     assert_same_rows,
@@ -106,6 +112,40 @@ def test_a_method_without_small_losses_has_no_use_for_a_mixture():
     for name in ("standard", "decoupling", "f_correction", "cotraining"):
         with pytest.raises(ValueError, match=f"{name} picks no small losses"):
             run_fit(problem(), METHODS[name], replace(PLAN, mixture=True))
+
+
+def test_what_is_said_of_methods_is_true_of_their_rules():
+    for name in BY_RULE:
+        rules = [phase.rule for phase in METHODS[name].phases(PLAN)]
+        by_losses = any(rule.by_mixture() != rule or rule.pick in BY_MIXTURE.values() for rule in rules)
+        assert by_losses == (name not in WITHOUT_SMALL_LOSSES), name
+
+
+@pytest.mark.parametrize(
+    "method, changes",
+    [(name, {"mixture": "yes"}) for name in WITHOUT_SMALL_LOSSES]
+    + [
+        ("iterative", {name: 1 if name in ("mixup", "strong_view") else 0.5})
+        for name in ("mixup", "strong_view", "guess_weight", "memory_weight", "class_balance")
+    ]
+    + [("iterative", {"weak_selection": "yes", "cutout": 2})],
+    ids=str,
+)
+def test_a_refused_command_leaves_no_folder_behind(method, changes, tmp_path):
+    (name, *_) = changes
+    asked = Experiment(method=method, epochs=4, device="cpu", out=tmp_path / "run", **changes)
+    with pytest.raises(ValueError, match=f": leave {name} out"):
+        asked.check()
+    with pytest.raises(ValueError, match=f": leave {name} out"):
+        runner.run(asked, say=silent)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", ["standard", "cotraining"])
+def test_a_classifier_refuses_a_useless_mixture_before_it_trains(method, monkeypatch):
+    monkeypatch.setattr(fitting, "estimated", lambda job: pytest.fail("it trains"))
+    with pytest.raises(ValueError, match=f"^{method} picks no small losses .*: leave mixture out"):
+        RobustClassifier(method=method, mixture=True).fit([[0.0, 0.0], [1.0, 1.0]] * 4, [0, 1] * 4)
 
 
 REFUSED = [

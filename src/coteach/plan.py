@@ -6,6 +6,12 @@ from typing import Any
 
 from coteach import schedules
 from coteach.fidelity import PAPER, Fidelity
+from coteach.names import WITHOUT_SMALL_LOSSES
+
+# What needs the picks of a mini-batch, or a forward pass more; rounds have neither.
+NOT_IN_ROUNDS = (
+    "mixture", "mixup", "strong_view", "weak_selection", "guess_weight", "memory_weight", "class_balance"
+)  # fmt: skip
 
 # What a method's own paper sets, where the user does not; no recipe of a data set does.
 OF_METHOD: dict[str, dict[str, Any]] = {
@@ -235,8 +241,18 @@ def two_loss_warmup(epochs: int, steps: int) -> int:
     return max(1, min(3 * epochs // 4, max(WARMUP_EPOCHS, math.ceil(WARMUP_STEPS / steps))))
 
 
+def no_small_losses(method: str) -> ValueError:
+    return ValueError(f"{method} picks no small losses that a mixture could tell: leave mixture out.")
+
+
 def check_guesses(method: str, plan: Plan) -> None:
     """Refuse what would do nothing, or the contrary of something else, in what is learnt besides labels."""
+    if method == "iterative":
+        for name in NOT_IN_ROUNDS:
+            if getattr(plan, name):
+                raise ValueError(f"iterative selects nothing in a mini-batch: leave {name} out.")
+    if plan.mixture and method in WITHOUT_SMALL_LOSSES:
+        raise no_small_losses(method)
     if not plan.guess_weight and plan.guess_ramp and method != "dividemix":
         raise ValueError("there are no guesses to ramp up: leave guess_ramp out, or give guess_weight.")
     if not plan.guess_weight and plan.temperature is not None and method != "dividemix":
