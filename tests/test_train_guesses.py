@@ -150,6 +150,7 @@ def test_a_classifier_refuses_a_useless_mixture_before_it_trains(method, monkeyp
 
 REFUSED = [
     ({"method": "dividemix", "memory_weight": 1.0}, "dividemix changes the labels"),
+    ({"method": "dividemix", "keep_per_class": True}, "keeps no share of them: leave keep_per_class out"),
     ({"method": "coteaching", "guess_ramp": 3}, "no guesses to ramp up"),
     ({"method": "coteaching", "temperature": 0.3}, "no guesses to sharpen"),
     ({"method": "coteaching", "memory_decay": 0.3}, "no memory to decay"),

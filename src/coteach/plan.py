@@ -265,5 +265,7 @@ def check_guesses(method: str, plan: Plan) -> None:
         raise ValueError("dividemix changes the labels that a memory would guard: leave memory_weight out.")
     if plan.mixture and plan.keep_per_class:
         raise ValueError("mixture and keep_per_class both say what is kept: give one of them.")
+    if method == "dividemix" and plan.keep_per_class:
+        raise ValueError("dividemix learns all samples and keeps no share of them: leave keep_per_class out.")
     if (plan.mixture or method == "dividemix") and not plan.warmup and plan.epochs > 1:
         raise ValueError("a mixture of losses needs networks that have warmed up: give a warmup of at least 1.")
