@@ -11,9 +11,9 @@ from coteach.engine import Engine
 from coteach.engine.distributed import Processes
 from coteach.engine.training import State, state_of
 from coteach.methods import METHODS
-from coteach.names import WITHOUT_SMALL_LOSSES
+from coteach.names import DROPPING_NOTHING, WITHOUT_SMALL_LOSSES
 from coteach.plan import OF_METHOD, Plan
-from coteach.rules import BY_MIXTURE
+from coteach.rules import BY_MIXTURE, all_of, everything
 from coteach.runs import run as runner
 from coteach.train import fit
 from plain_cases import assert_trains_like_the_plain_loop
@@ -119,6 +119,8 @@ def test_what_is_said_of_methods_is_true_of_their_rules():
         rules = [phase.rule for phase in METHODS[name].phases(PLAN)]
         by_losses = any(rule.by_mixture() != rule or rule.pick in BY_MIXTURE.values() for rule in rules)
         assert by_losses == (name not in WITHOUT_SMALL_LOSSES), name
+        learn_all = all(rule.among is everything and rule.pick is all_of for rule in rules)
+        assert learn_all == (name in DROPPING_NOTHING), name
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,8 @@ def test_a_classifier_refuses_a_useless_mixture_before_it_trains(method, monkeyp
 REFUSED = [
     ({"method": "dividemix", "memory_weight": 1.0}, "dividemix changes the labels"),
     ({"method": "dividemix", "keep_per_class": True}, "keeps no share of them: leave keep_per_class out"),
+    ({"method": "standard", "guess_weight": 0.5}, "standard drops no samples .*: leave guess_weight out"),
+    ({"method": "f_correction", "guess_weight": 0.5}, "f_correction drops no samples"),
     ({"method": "coteaching", "guess_ramp": 3}, "no guesses to ramp up"),
     ({"method": "coteaching", "temperature": 0.3}, "no guesses to sharpen"),
     ({"method": "coteaching", "memory_decay": 0.3}, "no memory to decay"),

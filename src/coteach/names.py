@@ -33,6 +33,7 @@ class MethodFacts:
     has_warmup: bool = True  # it does not begin anew, or in rounds
     has_keep_rate: bool = True  # λ says how much it learns from
     small_losses: bool = True  # it picks those, by λ or by a mixture
+    drops: bool = True  # samples of which it does not learn the labels
     authors_differ: bool = False  # its authors' code trains it otherwise than their paper says
     held_out: float = 0.0  # share of the samples whose given labels choose the epoch, in its own authors' way
     in_demo: bool = True  # not a part of an ablation, nor for open-set noise
@@ -42,7 +43,13 @@ class MethodFacts:
 
 METHOD_FACTS = {
     "standard": MethodFacts(
-        "learns from every given label", "Standard", "#000000", "o", has_keep_rate=False, small_losses=False
+        "learns from every given label",
+        "Standard",
+        "#000000",
+        "o",
+        has_keep_rate=False,
+        small_losses=False,
+        drops=False,
     ),
     "decoupling": MethodFacts(
         "two networks learn where they disagree",
@@ -60,6 +67,7 @@ METHOD_FACTS = {
         has_warmup=False,
         has_keep_rate=False,
         small_losses=False,
+        drops=False,
         held_out=0.1,
     ),
     "f_correction_known": MethodFacts(
@@ -70,6 +78,7 @@ METHOD_FACTS = {
         has_warmup=False,
         has_keep_rate=False,
         small_losses=False,
+        drops=False,
         held_out=0.1,
         told_the_truth=True,
         only_in_runs="it needs the true transition matrix, which nobody knows of their own labels",
@@ -114,6 +123,7 @@ HELD_OUT = {name: facts.held_out for name, facts in METHOD_FACTS.items()}
 METHOD_MEANINGS = {name: facts.meaning for name, facts in METHOD_FACTS.items()}  # `register_method` adds to them
 METHOD_LABELS = {name: facts.label for name, facts in METHOD_FACTS.items()}
 WITHOUT_SMALL_LOSSES = [name for name, facts in METHOD_FACTS.items() if not facts.small_losses]
+DROPPING_NOTHING = [name for name, facts in METHOD_FACTS.items() if not facts.drops]
 WITHOUT_WARMUP = [name for name, facts in METHOD_FACTS.items() if not facts.has_warmup]
 ONLY_IN_RUNS = {name: facts.only_in_runs for name, facts in METHOD_FACTS.items() if facts.only_in_runs}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from coteach import schedules
 from coteach.fidelity import PAPER, Fidelity
-from coteach.names import WITHOUT_SMALL_LOSSES
+from coteach.names import DROPPING_NOTHING, WITHOUT_SMALL_LOSSES
 
 # What needs the picks of a mini-batch, or a forward pass more; rounds have neither.
 NOT_IN_ROUNDS = (
@@ -253,6 +253,8 @@ def check_guesses(method: str, plan: Plan) -> None:
                 raise ValueError(f"iterative selects nothing in a mini-batch: leave {name} out.")
     if plan.mixture and method in WITHOUT_SMALL_LOSSES:
         raise no_small_losses(method)
+    if plan.guess_weight and method in DROPPING_NOTHING:
+        raise ValueError(f"{method} drops no samples whose classes could be guessed: leave guess_weight out.")
     if not plan.guess_weight and plan.guess_ramp and method != "dividemix":
         raise ValueError("there are no guesses to ramp up: leave guess_ramp out, or give guess_weight.")
     if not plan.guess_weight and plan.temperature is not None and method != "dividemix":
