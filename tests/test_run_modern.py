@@ -38,6 +38,8 @@ def test_the_recipe_is_the_plan():
         ({"batch_size": 256}, {"batch_size": 256, "lr": 0.375}),
         ({"mirror": "no", "nesterov": "no", "decoupled_decay": "no"}, {"mirror": False, "nesterov": False}),
         ({"weak_selection": "yes"}, {"weak_selection": True}),
+        ({"weak_selection": "yes", "cutout": 0, "strong_view": 1}, {"weak_selection": True, "cutout": 0}),
+        ({"weight_decay": 0}, {"weight_decay": 0, "decoupled_decay": True}),
         ({"decay_start": 10}, {"one_cycle": 0.0, "decay_start": 10}),
         ({"optimizer": "adam"}, {"optimizer": "adam", "lr": 0.001, "nesterov": False}),
         ({"lookahead": 0, "cutout": 0, "shift": 0}, {"lookahead": 0, "cutout": 0, "shift": 0}),

@@ -245,6 +245,18 @@ def no_small_losses(method: str) -> ValueError:
     return ValueError(f"{method} picks no small losses that a mixture could tell: leave mixture out.")
 
 
+def check_pairs(plan: Plan, *, decoupled: bool) -> None:
+    """Refuse what would do nothing without something else; `decoupled` if it is asked for, not just a recipe's."""
+    if decoupled and not plan.weight_decay:
+        raise ValueError(
+            "there is no weight decay to decouple: leave decoupled_decay out, or give a weight decay."
+        )
+    if plan.weak_selection and not (plan.cutout or plan.strong_view):
+        raise ValueError(
+            "weak selection is for images that are cut to be learnt: leave weak_selection out, or give cutout."
+        )
+
+
 def check_guesses(method: str, plan: Plan) -> None:
     """Refuse what would do nothing, or the contrary of something else, in what is learnt besides labels."""
     if method == "iterative":

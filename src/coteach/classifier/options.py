@@ -18,7 +18,7 @@ from coteach.fidelity import parse
 from coteach.methods import METHODS
 from coteach.modern import MODERN_EPOCHS, MODERN_NETWORK, SMALLEST_SIDE, mirrors, modern_batch, modern_plan
 from coteach.names import LOSS_MEANINGS, ONLY_IN_RUNS, check_name
-from coteach.plan import OF_METHOD, Plan, check_guesses, two_loss_warmup
+from coteach.plan import OF_METHOD, Plan, check_guesses, check_pairs, two_loss_warmup
 from coteach.schedules import usual_decay_start
 
 LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
@@ -132,6 +132,8 @@ def plan_of(
     of_method = {name: value for name, value in OF_METHOD.get(params["method"], {}).items() if name in AXES}
     plan = replace(plan, **(optimiser_fields(params, optimizer_options) | of_method | given))
     check_guesses(params["method"], plan)
+    # the plan knows of no weight decay that is an option of torch's own optimisers
+    check_pairs(plan, decoupled=bool(params["decoupled_decay"] and not params.get("optimizer__weight_decay")))
     return plan
 
 

@@ -15,7 +15,7 @@ from coteach.data import DATASETS
 from coteach.fidelity import Fidelity, parse
 from coteach.names import Flag
 from coteach.networks import NETWORKS
-from coteach.plan import OF_METHOD, Plan, check_guesses
+from coteach.plan import OF_METHOD, Plan, check_guesses, check_pairs
 from coteach.runs.recipes import Recipe, recipe
 from coteach.schedules import usual_decay_start
 
@@ -290,13 +290,10 @@ class Experiment:
         if (self.nesterov == "yes" or self.momentum is not None) and plan.optimizer != "sgd":
             name = "momentum" if self.nesterov != "yes" else "nesterov"
             raise ValueError(f"{name} belongs to sgd: leave it out, or give --optimizer sgd.")
-        if self.decoupled_decay == "yes" and not plan.weight_decay:
-            raise ValueError("there is no weight decay to decouple: give --weight-decay, too.")
-        if self.weak_selection == "yes" and not plan.cutout:
-            raise ValueError("weak selection is for images that are cut to be learnt: give --cutout, too.")
         if self.held_out and self.method == "iterative":
             raise ValueError("iterative learns from all samples in rounds: leave --held-out out.")
         check_guesses(self.method, plan)
+        check_pairs(plan, decoupled=self.decoupled_decay == "yes")
         if self.one_cycle and self.decay_start is not None:
             raise ValueError("one_cycle and decay_start both move the learning rate: give one of them.")
 
