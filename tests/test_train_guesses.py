@@ -190,9 +190,47 @@ def test_a_methods_own_settings_give_way_to_the_users():
     assert (plan.epochs, plan.warmup, plan.sharpening) == (40, 10, 0.5)
     plan = Experiment(method="dividemix", guess_weight=0, mixup=0, class_balance=0, temperature=0.7).plan()
     assert (plan.mixup, plan.guess_weight, plan.class_balance, plan.sharpening) == (0, 0, 0, 0.7)
-    assert plan.warmup == 5  # the digits' own
-    assert Experiment(dataset="mnist", method="dividemix").plan().warmup == 10
-    assert Experiment(dataset="cifar10n-worst", method="coteaching", mixture="yes").plan().warmup == 10
+
+
+@pytest.mark.parametrize(
+    "asked, expected",
+    [
+        ({"dataset": "digits"}, 10),
+        ({"dataset": "mnist"}, 10),
+        ({"dataset": "cifar10"}, 10),
+        ({"dataset": "cifar100"}, 30),
+        ({"dataset": "cifar100n", "recipe": "paper"}, 30),
+        ({"dataset": "cifar100n"}, 10),  # a quarter of 40
+        ({"dataset": "cifar100", "recipe": "modern", "epochs": 80}, 20),
+        ({"dataset": "cifar100", "warmup": 3}, 3),
+        ({"dataset": "tiny-imagenet"}, 10),
+    ],
+    ids=str,
+)
+def test_the_warm_up_of_dividemix_is_its_papers_and_no_data_sets(asked, expected):
+    experiment = Experiment(method="dividemix", **asked)
+    experiment.check()
+    assert experiment.plan().warmup == expected
+
+
+@pytest.mark.parametrize(
+    "asked, expected",
+    [
+        ({"dataset": "mnist"}, 10),
+        ({"dataset": "news", "fidelity": "authors"}, 10),
+        ({"dataset": "mnist", "epochs": 20}, 5),
+        ({"dataset": "mnist", "epochs": 3}, 1),
+        ({"dataset": "mnist", "epochs": 1}, 0),
+        ({"dataset": "mnist", "warmup": 2}, 2),
+        ({"dataset": "cifar10"}, 20),
+        ({"dataset": "cifar10n-worst"}, 10),
+    ],
+    ids=str,
+)
+def test_a_mixture_has_a_warm_up_where_the_data_set_has_none(asked, expected):
+    experiment = Experiment(method="coteaching", mixture="yes", **asked)
+    experiment.check()
+    assert experiment.plan().warmup == expected
 
 
 def test_all_of_it_is_off_unless_asked_for():

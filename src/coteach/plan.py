@@ -13,7 +13,7 @@ NOT_IN_ROUNDS = (
     "mixture", "mixup", "strong_view", "weak_selection", "guess_weight", "memory_weight", "class_balance"
 )  # fmt: skip
 
-# What a method's own paper sets, where the user does not; no recipe of a data set does.
+# What a method's own paper sets, where neither the user nor the modern recipe does; a data set's recipe gives way.
 OF_METHOD: dict[str, dict[str, Any]] = {
     "dividemix": {"warmup": 10, "mixup": 4.0, "guess_weight": 25.0, "guess_ramp": 16, "class_balance": 1.0},
 }
