@@ -170,13 +170,19 @@ def result(pair: Pair, plan: Plan) -> list[nn.Module]:
 
 
 def split(pair: Pair, problem: Problem, run: int, plan: Plan, epoch: int) -> list[list[float]]:
-    """How likely each network finds each label right, by its losses of all samples; all of them at first."""
+    """How likely each network finds each label right, by its losses of all it may learn; all of them at first."""
     if epoch <= plan.warmup:
         return [[1.0] * len(problem.x_M) for _ in pair.networks]
     with evaluation(pair.networks):
         logits = pair.call(pair.views(problem.x_M))
     y = problem.y_RM[run]
-    return [clean_probabilities(F.cross_entropy(z, y, reduction="none").tolist()) for z in logits]
+    _, learnt = held_and_learnt(len(y), plan)
+    found = []
+    for z in logits:
+        likely = clean_probabilities(F.cross_entropy(z[learnt], y[learnt], reduction="none").tolist())
+        of_sample = dict(zip(learnt, likely, strict=True))
+        found.append([of_sample.get(i, 0.0) for i in range(len(y))])
+    return found
 
 
 def train_epoch(
@@ -337,6 +343,10 @@ def train_step(
 # ---- what is reported -----------------------------------------------------------------------------------------
 
 
+def share_believed(clean: list[list[float]], learnt: list[int]) -> float:
+    return sum(of[i] >= 0.5 for of in clean for i in learnt) / len(clean) / len(learnt)
+
+
 def row(
     pair: Pair,
     problem: Problem,
@@ -372,6 +382,6 @@ def row(
         "kept": records.n_learnt / records.n_steps / len(p),
         "keep_rate": float(keep_rate(plan, epoch, problem.noise_rates[run]))
         if clean is None
-        else sum(number >= 0.5 for of in clean for number in of) / sum(map(len, clean)),
+        else share_believed(clean, held_and_learnt(len(problem.x_M), plan)[1]),
         "events": records.events,
     }

@@ -86,7 +86,7 @@ def changed(image: Tensor, u: list[float]) -> Tensor:
     place = np.eye(3)
     for which, much in zip(u[::2], u[1::2], strict=True):
         x, place = changed_once(x, place, CHANGES[math.floor(which * len(CHANGES))], much)
-    return low + (high - low) * sampled(x, place)
+    return low + (high - low) * sampled(x, place)  # `place` counts pixels from the middle
 
 
 CHANGES = (
@@ -96,13 +96,13 @@ CHANGES = (
 
 def changed_once(x: Tensor, place: np.ndarray, change: str, much: float) -> tuple[Tensor, np.ndarray]:
     signed, factor, grey = 2 * much - 1, 0.1 + 1.8 * much, x.mean(0)
-    turn = math.radians(30) * signed
+    turn, (_, height, width) = math.radians(30) * signed, x.shape
     shapes = {
         "turn": [[math.cos(turn), -math.sin(turn), 0], [math.sin(turn), math.cos(turn), 0]],
         "shear_x": [[1, 0.3 * signed, 0], [0, 1, 0]],
         "shear_y": [[1, 0, 0], [0.3 * signed, 1, 0]],
-        "move_x": [[1, 0, 0.6 * signed], [0, 1, 0]],
-        "move_y": [[1, 0, 0], [0, 1, 0.6 * signed]],
+        "move_x": [[1, 0, 0.3 * width * signed], [0, 1, 0]],
+        "move_y": [[1, 0, 0], [0, 1, 0.3 * height * signed]],
     }
     if change in shapes:
         return x, place @ np.array([*shapes[change], [0, 0, 1]])
@@ -138,8 +138,8 @@ def sampled(x: Tensor, place: np.ndarray) -> Tensor:
     moved = torch.zeros_like(x)
     for row in range(height):
         for column in range(width):
-            across, down, _ = place @ [(2 * column + 1) / width - 1, (2 * row + 1) / height - 1, 1]
-            i, j = inside(((down + 1) * height - 1) / 2, height), inside(((across + 1) * width - 1) / 2, width)
+            across, down, _ = place @ [column - (width - 1) / 2, row - (height - 1) / 2, 1]
+            i, j = inside(down + (height - 1) / 2, height), inside(across + (width - 1) / 2, width)
             top, left = math.floor(i), math.floor(j)
             for r, share_r in ((top, 1 - (i - top)), (top + 1, i - top)):
                 for c, share_c in ((left, 1 - (j - left)), (left + 1, j - left)):

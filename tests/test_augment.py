@@ -323,6 +323,34 @@ def test_each_change_is_that_of_a_loop_over_pixels(change):
     assert torch.allclose(random_changes(x, u), x) == (change == "none")
 
 
+@pytest.mark.parametrize("height, width", [(21, 21), (15, 33), (33, 15)])
+def test_a_turn_keeps_distances_in_pixels(height, width):
+    """A bright pixel beside the middle is as far from it afterwards, by the angle that was drawn."""
+    for row, column in ((0, 6), (6, 0), (-4, 4)):
+        x = torch.zeros(1, 1, 1, height, width, dtype=torch.float64)
+        x[..., height // 2 + row, width // 2 + column] = 1.0
+        u = torch.tensor([(CHANGES.index("turn") + 0.5) / len(CHANGES), 0.9]).double().expand(1, 1, 2)
+        turned = random_changes(x, u)[0, 0, 0]
+        rows = torch.arange(height)[:, None] - height // 2
+        columns = torch.arange(width) - width // 2
+        found = [(turned * places).sum() / turned.sum() for places in (rows, columns)]
+        cos, sin = math.cos(0.8 * math.radians(30)), math.sin(0.8 * math.radians(30))
+        assert found == pytest.approx([cos * row - sin * column, sin * row + cos * column], abs=0.3)
+
+
+@pytest.mark.parametrize("change, along", [("shear_x", -1), ("shear_y", -2)])
+def test_a_shear_moves_a_line_of_pixels_by_a_share_of_its_distance(change, along):
+    """By 0.3 pixels for each pixel that it lies from the middle."""
+    x = torch.zeros(1, 1, 1, 21, 41, dtype=torch.float64)
+    x.select(along, x.shape[along] // 2).fill_(1.0)
+    u = torch.tensor([(CHANGES.index(change) + 0.5) / len(CHANGES), 1.0]).double().expand(1, 1, 2)
+    sheared = random_changes(x, u)[0, 0, 0]
+    places = torch.arange(x.shape[along]) - x.shape[along] // 2
+    for distance in (-6, -2, 2, 6):
+        line = sheared[10 + distance] if along == -1 else sheared[:, 20 + distance]
+        assert (line * places).sum() / line.sum() == pytest.approx(-0.3 * distance, abs=0.05)
+
+
 def test_changes_follow_each_other():
     x, u = images(3, 1, 6, 3, 6, 5), draws(4, 1, 6, 3 * CHANGE_DRAWS)
     torch.testing.assert_close(random_changes(x, u), one_by_one(changed, x, u), rtol=1e-9, atol=1e-9)

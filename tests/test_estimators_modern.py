@@ -42,6 +42,13 @@ def test_what_fit_has_filled_in_makes_the_same_plan():
         ({"mirror": False, "shift": 3, "cutout": 0}, {"mirror": False, "shift": 3, "cutout": 0}),
         ({"mixup": 0.5, "label_smoothing": 0.1}, {"mixup": 0.5, "label_smoothing": 0.1}),
         ({"weak_selection": True}, {"weak_selection": True}),
+        ({"weak_selection": True, "cutout": 0, "strong_view": 1}, {"weak_selection": True, "cutout": 0}),
+        ({"optimizer__weight_decay": 0}, {"weight_decay": 0, "decoupled_decay": True}),
+        ({"recipe": "paper", "decoupled_decay": True, "optimizer__weight_decay": 0.1}, {"weight_decay": 0.1}),
+        (
+            {"recipe": "paper", "optimizer": "adamw", "decoupled_decay": True, "optimizer__weight_decay": 0.1},
+            {"decoupled_decay": True, "weight_decay": 0.0},
+        ),
         ({"decoupled_decay": False}, {"decoupled_decay": False, "weight_decay": 0.009}),
         ({"optimizer__momentum": 0.5}, {"momentum": 0.5, "nesterov": True, "weight_decay": 0.009}),
         ({"optimizer__weight_decay": 0.1}, {"weight_decay": 0.1, "decoupled_decay": True}),
@@ -66,6 +73,14 @@ def test_what_fit_has_filled_in_makes_the_same_plan():
 def test_every_piece_of_the_recipe_can_be_set(given, expected):
     plan = asdict(planned(**given))
     assert {name: plan[name] for name in expected} == expected
+
+
+def test_without_a_cycle_the_rate_falls_as_in_the_papers_recipe():
+    for epochs in (1, 2, 10, 40):
+        plan, papers = planned(one_cycle=0, epochs=epochs, lr=0.1), planned(recipe="paper", epochs=epochs, lr=0.1)
+        rates = [plan.learning_rate(epoch) for epoch in plan.all_epochs]
+        assert rates == [papers.learning_rate(epoch) for epoch in papers.all_epochs]
+        assert (min(rates) < rates[0]) == (epochs > 1)
 
 
 def test_nesterovs_form_needs_no_momentum_beside_it():
@@ -100,6 +115,8 @@ def test_the_recipe_follows_the_shape_of_a_sample(shape, expected):
         ({"one_cycle": 1}, "one_cycle is 1: give a share from 0 to below 1"),
         ({"label_smoothing": 1.0}, "label_smoothing is 1.0"),
         ({"lookahead": 1.5}, "lookahead is 1.5"),
+        ({"weak_selection": True}, "images that are cut .*: leave weak_selection out, or give cutout"),
+        ({"decoupled_decay": True}, "no weight decay to decouple: leave decoupled_decay out, or give a weight"),
     ],
     ids=str,
 )

@@ -23,11 +23,30 @@ from run_cases import silent
 from tiny import BY_RULE, PLAN, F, convolutional, mlp, normed, problem, run_fit
 
 HELD = replace(PLAN, held_out=0.2, lr=0.1)  # so fast that the last epoch is not the best
+BY_MIXTURE = {"coteaching": replace(HELD, mixture=True), "dividemix": HELD}
 
 
 @pytest.mark.parametrize("name", BY_RULE)
 def test_every_method_trains_like_the_plain_loop(name):
     assert_trains_like_the_plain_loop(name, HELD)
+
+
+@pytest.mark.parametrize("name", BY_MIXTURE)
+def test_a_mixture_is_of_samples_that_are_learnt(name):
+    assert_trains_like_the_plain_loop(name, BY_MIXTURE[name], p=problem(runs=2))
+
+
+@pytest.mark.parametrize("name", BY_MIXTURE)
+def test_labels_that_are_held_out_change_nothing_that_is_learnt(name):
+    p, latest, shares = problem(runs=1), [], []
+    held_V = hold_out(p, HELD).held_V
+    other_RM = p.y_RM.index_add(1, held_V, torch.ones_like(held_V)[None]) % p.n_classes
+    for y_RM in (p.y_RM, other_RM):
+        training, (rows,) = run_fit(replace(p, y_RM=y_RM), METHODS[name], BY_MIXTURE[name])
+        latest.append(training.best.latest["theta"])
+        shares.append([row["keep_rate"] for row in rows])
+    assert torch.equal(*latest)
+    assert shares[0] == shares[1]
 
 
 @pytest.mark.parametrize("build", [normed, convolutional])

@@ -76,6 +76,21 @@ def test_an_item_is_asked_for_when_a_process_is_free():
     assert done == asked == [0, 1, 2, 3]
 
 
+def test_the_next_item_is_asked_for_when_the_one_before_it_was_seen():
+    """As a call with so many minutes asks for the next cells by the pace of those it has seen."""
+    seen: list[int] = []
+
+    def items():
+        for i in range(4):
+            assert seen == list(range(i))
+            yield i
+
+    for item in in_processes(work.nothing, items(), pytest.fail, 1):
+        assert item == len(seen)
+        seen.append(item)
+    assert len(seen) == 4
+
+
 def test_no_items_and_no_messages():
     assert list(in_processes(work.nothing, [], pytest.fail)) == []
     assert list(in_processes(work.nothing, iter("ab"), pytest.fail, 1)) == ["a", "b"]

@@ -38,6 +38,8 @@ def test_the_recipe_is_the_plan():
         ({"batch_size": 256}, {"batch_size": 256, "lr": 0.375}),
         ({"mirror": "no", "nesterov": "no", "decoupled_decay": "no"}, {"mirror": False, "nesterov": False}),
         ({"weak_selection": "yes"}, {"weak_selection": True}),
+        ({"weak_selection": "yes", "cutout": 0, "strong_view": 1}, {"weak_selection": True, "cutout": 0}),
+        ({"weight_decay": 0}, {"weight_decay": 0, "decoupled_decay": True}),
         ({"decay_start": 10}, {"one_cycle": 0.0, "decay_start": 10}),
         ({"optimizer": "adam"}, {"optimizer": "adam", "lr": 0.001, "nesterov": False}),
         ({"lookahead": 0, "cutout": 0, "shift": 0}, {"lookahead": 0, "cutout": 0, "shift": 0}),
@@ -49,6 +51,17 @@ def test_every_piece_is_a_flag(given, expected):
     plan = asdict(replace(MODERN, **given).plan())
     assert {name: plan[name] for name in expected} == expected
     replace(MODERN, **given).check()
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 10, 40, 90])
+def test_without_a_cycle_the_rate_falls_over_the_last_three_fifths(epochs):
+    plan, notes = replace(MODERN, one_cycle=0, epochs=epochs).plan_and_notes()
+    rates = [plan.learning_rate(epoch) for epoch in plan.all_epochs]
+    full = max(1, 2 * epochs // 5)
+    assert rates[:full] == [1.5] * full
+    falling = [1.5 * (epochs - epoch) / (epochs - full) for epoch in plan.all_epochs[full:]]
+    assert rates[full:] == pytest.approx(falling)
+    assert notes == []
 
 
 @pytest.mark.parametrize("dataset", ["mnist", "cifar10", "cifar100", "digits", "openset-svhn"])

@@ -6,14 +6,20 @@ import pytest
 import torch
 
 from coteach import Experiment, RobustClassifier
+from coteach.classifier import fitting
 from coteach.engine import Engine
 from coteach.engine.distributed import Processes
 from coteach.engine.training import State, state_of
 from coteach.methods import METHODS
+from coteach.names import DROPPING_NOTHING, WITHOUT_SMALL_LOSSES
 from coteach.plan import OF_METHOD, Plan
+from coteach.rules import BY_MIXTURE, all_of, everything
+from coteach.runs import run as runner
 from coteach.train import fit
 from plain_cases import assert_trains_like_the_plain_loop
+from run_cases import silent
 from tiny import (
+    BY_RULE,
     EVERYTHING,
     PLAN,
     assert_same_rows,
@@ -108,8 +114,47 @@ def test_a_method_without_small_losses_has_no_use_for_a_mixture():
             run_fit(problem(), METHODS[name], replace(PLAN, mixture=True))
 
 
+def test_what_is_said_of_methods_is_true_of_their_rules():
+    for name in BY_RULE:
+        rules = [phase.rule for phase in METHODS[name].phases(PLAN)]
+        by_losses = any(rule.by_mixture() != rule or rule.pick in BY_MIXTURE.values() for rule in rules)
+        assert by_losses == (name not in WITHOUT_SMALL_LOSSES), name
+        learn_all = all(rule.among is everything and rule.pick is all_of for rule in rules)
+        assert learn_all == (name in DROPPING_NOTHING), name
+
+
+@pytest.mark.parametrize(
+    "method, changes",
+    [(name, {"mixture": "yes"}) for name in WITHOUT_SMALL_LOSSES]
+    + [
+        ("iterative", {name: 1 if name in ("mixup", "strong_view") else 0.5})
+        for name in ("mixup", "strong_view", "guess_weight", "memory_weight", "class_balance")
+    ]
+    + [("iterative", {"weak_selection": "yes", "cutout": 2})],
+    ids=str,
+)
+def test_a_refused_command_leaves_no_folder_behind(method, changes, tmp_path):
+    (name, *_) = changes
+    asked = Experiment(method=method, epochs=4, device="cpu", out=tmp_path / "run", **changes)
+    with pytest.raises(ValueError, match=f": leave {name} out"):
+        asked.check()
+    with pytest.raises(ValueError, match=f": leave {name} out"):
+        runner.run(asked, say=silent)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", ["standard", "cotraining"])
+def test_a_classifier_refuses_a_useless_mixture_before_it_trains(method, monkeypatch):
+    monkeypatch.setattr(fitting, "estimated", lambda job: pytest.fail("it trains"))
+    with pytest.raises(ValueError, match=f"^{method} picks no small losses .*: leave mixture out"):
+        RobustClassifier(method=method, mixture=True).fit([[0.0, 0.0], [1.0, 1.0]] * 4, [0, 1] * 4)
+
+
 REFUSED = [
     ({"method": "dividemix", "memory_weight": 1.0}, "dividemix changes the labels"),
+    ({"method": "dividemix", "keep_per_class": True}, "keeps no share of them: leave keep_per_class out"),
+    ({"method": "standard", "guess_weight": 0.5}, "standard drops no samples .*: leave guess_weight out"),
+    ({"method": "f_correction", "guess_weight": 0.5}, "f_correction drops no samples"),
     ({"method": "coteaching", "guess_ramp": 3}, "no guesses to ramp up"),
     ({"method": "coteaching", "temperature": 0.3}, "no guesses to sharpen"),
     ({"method": "coteaching", "memory_decay": 0.3}, "no memory to decay"),
@@ -145,9 +190,47 @@ def test_a_methods_own_settings_give_way_to_the_users():
     assert (plan.epochs, plan.warmup, plan.sharpening) == (40, 10, 0.5)
     plan = Experiment(method="dividemix", guess_weight=0, mixup=0, class_balance=0, temperature=0.7).plan()
     assert (plan.mixup, plan.guess_weight, plan.class_balance, plan.sharpening) == (0, 0, 0, 0.7)
-    assert plan.warmup == 5  # the digits' own
-    assert Experiment(dataset="mnist", method="dividemix").plan().warmup == 10
-    assert Experiment(dataset="cifar10n-worst", method="coteaching", mixture="yes").plan().warmup == 10
+
+
+@pytest.mark.parametrize(
+    "asked, expected",
+    [
+        ({"dataset": "digits"}, 10),
+        ({"dataset": "mnist"}, 10),
+        ({"dataset": "cifar10"}, 10),
+        ({"dataset": "cifar100"}, 30),
+        ({"dataset": "cifar100n", "recipe": "paper"}, 30),
+        ({"dataset": "cifar100n"}, 10),  # a quarter of 40
+        ({"dataset": "cifar100", "recipe": "modern", "epochs": 80}, 20),
+        ({"dataset": "cifar100", "warmup": 3}, 3),
+        ({"dataset": "tiny-imagenet"}, 10),
+    ],
+    ids=str,
+)
+def test_the_warm_up_of_dividemix_is_its_papers_and_no_data_sets(asked, expected):
+    experiment = Experiment(method="dividemix", **asked)
+    experiment.check()
+    assert experiment.plan().warmup == expected
+
+
+@pytest.mark.parametrize(
+    "asked, expected",
+    [
+        ({"dataset": "mnist"}, 10),
+        ({"dataset": "news", "fidelity": "authors"}, 10),
+        ({"dataset": "mnist", "epochs": 20}, 5),
+        ({"dataset": "mnist", "epochs": 3}, 1),
+        ({"dataset": "mnist", "epochs": 1}, 0),
+        ({"dataset": "mnist", "warmup": 2}, 2),
+        ({"dataset": "cifar10"}, 20),
+        ({"dataset": "cifar10n-worst"}, 10),
+    ],
+    ids=str,
+)
+def test_a_mixture_has_a_warm_up_where_the_data_set_has_none(asked, expected):
+    experiment = Experiment(method="coteaching", mixture="yes", **asked)
+    experiment.check()
+    assert experiment.plan().warmup == expected
 
 
 def test_all_of_it_is_off_unless_asked_for():

@@ -29,7 +29,7 @@ CUTOUT_DRAWS = 2
 CHANGE_DRAWS = 2  # a change of a strong view: which, and how much
 
 # The changes of a strong view, each as likely as the others, and how far they go.
-TURN, SHEAR, MOVE = math.radians(30), 0.3, 0.3  # of the image's width
+TURN, SHEAR, MOVE = math.radians(30), 0.3, 0.3  # the last of the image's width, or height
 BLEND = 0.9
 CHANGES = (
     "none", "turn", "shear_x", "shear_y", "move_x", "move_y", "brightness", "contrast", "colour", "sharpness",
@@ -164,7 +164,7 @@ def random_changes(x_RBCHW: Tensor, u_RBK: Tensor) -> Tensor:
         kind_RB = (u_RB2[..., 0] * len(CHANGES)).long()
         much_RB = u_RB2[..., 1].to(x.dtype)
         x = _recoloured(x, kind_RB, much_RB)
-        matrix_RB33 = matrix_RB33 @ _reshaping(kind_RB, 2 * much_RB - 1)
+        matrix_RB33 = matrix_RB33 @ _reshaping(kind_RB, 2 * much_RB - 1, *x.shape[-2:])
     return low + spread * _moved(x, matrix_RB33)
 
 
@@ -205,8 +205,11 @@ def _blurred(x_RBCHW: Tensor) -> Tensor:
     return (around + 4 * x_RBCHW) / 13
 
 
-def _reshaping(kind_RB: Tensor, much_RB: Tensor) -> Tensor:
-    """matrix_RB33 from places in the changed image to those in the image, each from -1 to 1; by -1 to 1."""
+def _reshaping(kind_RB: Tensor, much_RB: Tensor, height: int, width: int) -> Tensor:
+    """matrix_RB33 from places in the changed image to those in the image, each from -1 to 1; by -1 to 1.
+
+    Turns and shears are those of pixels, of which a height is another number than a width.
+    """
 
     def if_drawn(name: str, value: Tensor, otherwise: float = 0.0) -> Tensor:
         return torch.where(kind_RB == CHANGES.index(name), value, otherwise)
@@ -215,7 +218,8 @@ def _reshaping(kind_RB: Tensor, much_RB: Tensor) -> Tensor:
     cos, sin = angle.cos(), angle.sin()
     across = if_drawn("shear_x", SHEAR * much_RB) - sin
     down = if_drawn("shear_y", SHEAR * much_RB) + sin
-    # the width of an image is 2 of these units
+    across, down = across * (height / width), down * (width / height)
+    # the width of an image is 2 of these units, and so is its height
     right, below = (if_drawn(name, 2 * MOVE * much_RB) for name in ("move_x", "move_y"))
     none, one = torch.zeros_like(cos), torch.ones_like(cos)
     return torch.stack([cos, across, right, down, cos, below, none, none, one], -1).unflatten(-1, (3, 3))

@@ -43,10 +43,10 @@ from coteach.engine.stack import Stack
 from coteach.engine.steps import Captured
 from coteach.engine.stream import closing_streams
 from coteach.engine.training import Epoch, Problem, Training, start
-from coteach.learning import learns_more, learns_otherwise, lesson
+from coteach.learning import lesson
 from coteach.measure import chunk_size, predict
 from coteach.methods import Phase, chosen_loss
-from coteach.plan import Plan
+from coteach.plan import Plan, check_guesses
 from coteach.signals import guarded_steps
 from coteach.train import finite_and_live, train_epoch
 
@@ -234,11 +234,7 @@ def fit_iterative(
     on_round : callable
         Called after each judgement.
     """
-    if learns_otherwise(plan) or learns_more(plan) or plan.mixture:
-        raise ValueError(
-            "iterative selects nothing in a mini-batch: leave mixup, weak_selection, mixture, and what is learnt "
-            "besides labels out."
-        )
+    check_guesses("iterative", plan)
     engine = replace(engine, batched=False, compiled=False)  # the features are caught from plain modules
     phase = Phase(plan.all_epochs, rules.standard, chosen_loss(plan))
     belief = Belief(problem.y_RM, engine.dtype)

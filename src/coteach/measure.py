@@ -107,14 +107,15 @@ def all_logits(training: Training, x_M: Tensor | Stream) -> Tensor:
 
 
 def losses_of_all(training: Training, loss: Loss) -> Tensor:
-    """loss_NRM of the training samples under their given labels, without anything random."""
+    """loss_NRM of the training samples under their given labels, without anything random; nan if held out."""
     problem, chunk = training.problem, chunk_size(training.problem.x_M, training.stack)
     pieces = predict(training.stack, problem.x_M, chunk, view=training.view, augment=problem.augment)
     losses = [
         loss(logits_NRBC, y_RB.expand(logits_NRBC.shape[:-1]))
         for logits_NRBC, y_RB in zip(pieces, problem.y_RM.split(chunk, 1), strict=True)
     ]
-    return torch.cat(losses, -1)
+    loss_NRM = torch.cat(losses, -1)
+    return loss_NRM if training.held_out is None else loss_NRM.index_fill(-1, training.held_out.held_V, torch.nan)
 
 
 def judge_by_held_out(training: Training, loss: Loss) -> None:
@@ -231,7 +232,9 @@ def counts_of(epoch: Epoch, clean_RM: Tensor | None) -> list[dict]:
     round_up = not training.plan.fidelity.floor
     rows = count(training.records, epoch.phase.rule, clean_SRB, training.clock.keep_R1, round_up)
     if training.clean_NRM is not None:
-        share_R = (training.clean_NRM >= LIKELY).double().mean((0, 2)).tolist()
+        clean_NRM, held_out = training.clean_NRM, training.held_out
+        learnt_NRM = clean_NRM if held_out is None else clean_NRM[..., held_out.learnt_M]
+        share_R = (learnt_NRM >= LIKELY).double().mean((0, 2)).tolist()
         rows = [row | {"keep_rate": share} for row, share in zip(rows, share_R, strict=True)]
     if epoch.weight_RM is None:
         return rows

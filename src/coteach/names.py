@@ -32,6 +32,8 @@ class MethodFacts:
     marker: str
     has_warmup: bool = True  # it does not begin anew, or in rounds
     has_keep_rate: bool = True  # λ says how much it learns from
+    small_losses: bool = True  # it picks those, by λ or by a mixture
+    drops: bool = True  # samples of which it does not learn the labels
     authors_differ: bool = False  # its authors' code trains it otherwise than their paper says
     held_out: float = 0.0  # share of the samples whose given labels choose the epoch, in its own authors' way
     in_demo: bool = True  # not a part of an ablation, nor for open-set noise
@@ -40,9 +42,22 @@ class MethodFacts:
 
 
 METHOD_FACTS = {
-    "standard": MethodFacts("learns from every given label", "Standard", "#000000", "o", has_keep_rate=False),
+    "standard": MethodFacts(
+        "learns from every given label",
+        "Standard",
+        "#000000",
+        "o",
+        has_keep_rate=False,
+        small_losses=False,
+        drops=False,
+    ),
     "decoupling": MethodFacts(
-        "two networks learn where they disagree", "Decoupling", "#B07600", "s", has_keep_rate=False
+        "two networks learn where they disagree",
+        "Decoupling",
+        "#B07600",
+        "s",
+        has_keep_rate=False,
+        small_losses=False,
     ),
     "f_correction": MethodFacts(
         "estimates the flips, then corrects the loss by them",
@@ -51,6 +66,8 @@ METHOD_FACTS = {
         "^",
         has_warmup=False,
         has_keep_rate=False,
+        small_losses=False,
+        drops=False,
         held_out=0.1,
     ),
     "f_correction_known": MethodFacts(
@@ -60,6 +77,8 @@ METHOD_FACTS = {
         "v",
         has_warmup=False,
         has_keep_rate=False,
+        small_losses=False,
+        drops=False,
         held_out=0.1,
         told_the_truth=True,
         only_in_runs="it needs the true transition matrix, which nobody knows of their own labels",
@@ -77,7 +96,9 @@ METHOD_FACTS = {
         authors_differ=True,
         in_demo=False,
     ),
-    "cotraining": MethodFacts("two views, each hands on what it is surest about", "Co-training", "#C2649A", "<"),
+    "cotraining": MethodFacts(
+        "two views, each hands on what it is surest about", "Co-training", "#C2649A", "<", small_losses=False
+    ),
     "jocor": MethodFacts("joint loss with agreement, both learn from its small values", "JoCoR", "#8A63C9", ">"),
     "dividemix": MethodFacts(
         "a mixture of losses splits the samples for the peer; labels of the rest are guessed",
@@ -93,6 +114,7 @@ METHOD_FACTS = {
         "*",
         has_warmup=False,
         has_keep_rate=False,
+        small_losses=False,
         in_demo=False,
         only_in_runs="it is for images of no class, and trains in rounds by a program of its own",
     ),
@@ -100,6 +122,8 @@ METHOD_FACTS = {
 HELD_OUT = {name: facts.held_out for name, facts in METHOD_FACTS.items()}
 METHOD_MEANINGS = {name: facts.meaning for name, facts in METHOD_FACTS.items()}  # `register_method` adds to them
 METHOD_LABELS = {name: facts.label for name, facts in METHOD_FACTS.items()}
+WITHOUT_SMALL_LOSSES = [name for name, facts in METHOD_FACTS.items() if not facts.small_losses]
+DROPPING_NOTHING = [name for name, facts in METHOD_FACTS.items() if not facts.drops]
 WITHOUT_WARMUP = [name for name, facts in METHOD_FACTS.items() if not facts.has_warmup]
 ONLY_IN_RUNS = {name: facts.only_in_runs for name, facts in METHOD_FACTS.items() if facts.only_in_runs}
 

@@ -6,8 +6,14 @@ from typing import Any
 
 from coteach import schedules
 from coteach.fidelity import PAPER, Fidelity
+from coteach.names import DROPPING_NOTHING, WITHOUT_SMALL_LOSSES
 
-# What a method's own paper sets, where the user does not; no recipe of a data set does.
+# What needs the picks of a mini-batch, or a forward pass more; rounds have neither.
+NOT_IN_ROUNDS = (
+    "mixture", "mixup", "strong_view", "weak_selection", "guess_weight", "memory_weight", "class_balance"
+)  # fmt: skip
+
+# What a method's own paper sets, where neither the user nor the modern recipe does; a data set's recipe gives way.
 OF_METHOD: dict[str, dict[str, Any]] = {
     "dividemix": {"warmup": 10, "mixup": 4.0, "guess_weight": 25.0, "guess_ramp": 16, "class_balance": 1.0},
 }
@@ -235,8 +241,32 @@ def two_loss_warmup(epochs: int, steps: int) -> int:
     return max(1, min(3 * epochs // 4, max(WARMUP_EPOCHS, math.ceil(WARMUP_STEPS / steps))))
 
 
+def no_small_losses(method: str) -> ValueError:
+    return ValueError(f"{method} picks no small losses that a mixture could tell: leave mixture out.")
+
+
+def check_pairs(plan: Plan, *, decoupled: bool) -> None:
+    """Refuse what would do nothing without something else; `decoupled` if it is asked for, not just a recipe's."""
+    if decoupled and not plan.weight_decay:
+        raise ValueError(
+            "there is no weight decay to decouple: leave decoupled_decay out, or give a weight decay."
+        )
+    if plan.weak_selection and not (plan.cutout or plan.strong_view):
+        raise ValueError(
+            "weak selection is for images that are cut to be learnt: leave weak_selection out, or give cutout."
+        )
+
+
 def check_guesses(method: str, plan: Plan) -> None:
     """Refuse what would do nothing, or the contrary of something else, in what is learnt besides labels."""
+    if method == "iterative":
+        for name in NOT_IN_ROUNDS:
+            if getattr(plan, name):
+                raise ValueError(f"iterative selects nothing in a mini-batch: leave {name} out.")
+    if plan.mixture and method in WITHOUT_SMALL_LOSSES:
+        raise no_small_losses(method)
+    if plan.guess_weight and method in DROPPING_NOTHING:
+        raise ValueError(f"{method} drops no samples whose classes could be guessed: leave guess_weight out.")
     if not plan.guess_weight and plan.guess_ramp and method != "dividemix":
         raise ValueError("there are no guesses to ramp up: leave guess_ramp out, or give guess_weight.")
     if not plan.guess_weight and plan.temperature is not None and method != "dividemix":
@@ -249,5 +279,7 @@ def check_guesses(method: str, plan: Plan) -> None:
         raise ValueError("dividemix changes the labels that a memory would guard: leave memory_weight out.")
     if plan.mixture and plan.keep_per_class:
         raise ValueError("mixture and keep_per_class both say what is kept: give one of them.")
+    if method == "dividemix" and plan.keep_per_class:
+        raise ValueError("dividemix learns all samples and keeps no share of them: leave keep_per_class out.")
     if (plan.mixture or method == "dividemix") and not plan.warmup and plan.epochs > 1:
         raise ValueError("a mixture of losses needs networks that have warmed up: give a warmup of at least 1.")

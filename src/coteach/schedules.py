@@ -53,6 +53,15 @@ def linear_decay(epoch: int, rate: float, start: int, epochs: int, *, lr_above_z
     return rate if epoch <= start else rate * (end - epoch) / (end - start)
 
 
+def usual_decay_start(epochs: int) -> int:
+    """The epoch after two fifths of them, where no paper says when the rate begins to fall.
+
+    >>> usual_decay_start(40), usual_decay_start(1)
+    (16, 1)
+    """
+    return max(1, 2 * epochs // 5)
+
+
 def step_decay(epoch: int, rate: float, milestones: tuple[int, ...]) -> float:
     """The `rate`, divided by ten after each milestone.
 

@@ -28,7 +28,7 @@ from coteach.losses import cross_entropy, forward_corrected, transition_from_pos
 from coteach.measure import judge_by_held_out, losses_of_all, posteriors
 from coteach.methods import Method, Phase
 from coteach.mixture import clean_probability
-from coteach.plan import Plan
+from coteach.plan import Plan, no_small_losses
 from coteach.rules import Batch
 from coteach.signals import guarded_steps
 
@@ -197,7 +197,7 @@ def by_mixture(method: Method, phases: list[Phase]) -> list[Phase]:
     """The phases with a mixture of losses in place of λ(e)."""
     changed = [replace(phase, rule=phase.rule.by_mixture()) for phase in phases]
     if changed == phases and not any(phase.divided for phase in phases):
-        raise ValueError(f"{method.name} picks no small losses that a mixture could tell: leave mixture out.")
+        raise no_small_losses(method.name)
     return changed
 
 

@@ -101,8 +101,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         Epochs until the full share of labels is left out. By default 10, but at most half of all; if modern,
         three quarters of all.
     one_cycle : float, optional
-        Share of all steps over which the learning rate rises to `lr`, before it falls to zero; 0 for none. The
-        modern recipe turns on this, lookahead, decoupled decay, mirror, shift and cutout. They are off otherwise.
+        Share of all steps over which the learning rate rises to `lr`, before it falls to zero. With 0 it
+        falls in a straight line over the last three fifths of the epochs. The modern recipe turns on this,
+        lookahead, decoupled decay, mirror, shift and cutout. They are off otherwise.
     lookahead : int, optional
         Steps after which weights return to a moving average of themselves; 0 for never.
     decoupled_decay : bool, optional

@@ -18,7 +18,8 @@ from coteach.fidelity import parse
 from coteach.methods import METHODS
 from coteach.modern import MODERN_EPOCHS, MODERN_NETWORK, SMALLEST_SIDE, mirrors, modern_batch, modern_plan
 from coteach.names import LOSS_MEANINGS, ONLY_IN_RUNS, check_name
-from coteach.plan import OF_METHOD, Plan, check_guesses, two_loss_warmup
+from coteach.plan import OF_METHOD, Plan, check_guesses, check_pairs, two_loss_warmup
+from coteach.schedules import usual_decay_start
 
 LEAST = {"epochs": 1, "batch_size": 1, "warmup": 0, "ramp": 1, "patience": 1}
 LEAST |= {"lookahead": 0, "shift": 0, "cutout": 0, "strong_view": 0, "guess_ramp": 0}
@@ -32,6 +33,7 @@ SHARES = ("one_cycle", "label_smoothing", "memory_decay")
 AMOUNTS = ("mixup", "guess_weight", "memory_weight", "class_balance", "confidence_penalty")
 ANSWERS = ("mirror", "weak_selection", "decoupled_decay", "mixture")
 AXES = (*SHARES, *AMOUNTS, *ANSWERS, "lookahead", "shift", "cutout", "strong_view", "guess_ramp", "temperature")
+ABOVE_ZERO = parse("paper+lr_above_zero")  # a learning rate that falls by epochs: so that the last is not in vain
 STEPS_OF_AN_EPOCH = 16  # at least, for few samples
 SMALLEST_BATCH = 8
 
@@ -130,6 +132,8 @@ def plan_of(
     of_method = {name: value for name, value in OF_METHOD.get(params["method"], {}).items() if name in AXES}
     plan = replace(plan, **(optimiser_fields(params, optimizer_options) | of_method | given))
     check_guesses(params["method"], plan)
+    # the plan knows of no weight decay that is an option of torch's own optimisers
+    check_pairs(plan, decoupled=bool(params["decoupled_decay"] and not params.get("optimizer__weight_decay")))
     return plan
 
 
@@ -141,6 +145,8 @@ def modern_plan_of(params: Mapping[str, Any], samples: int, shape: tuple[int, ..
     asked = {"ramp": params["ramp"], "lr": params["lr"]}
     fields = usual | {name: value for name, value in asked.items() if value is not None}
     fields["warmup"] = warmup_of(params, samples // batch_size)
+    if params["one_cycle"] == 0:
+        fields |= {"decay_start": usual_decay_start(epochs), "fidelity": ABOVE_ZERO}
     per_class = bool(params["keep_per_class"])
     return Plan(epochs=epochs, loss=loss, warmup_loss=warmup_loss, keep_per_class=per_class, **fields)
 
@@ -157,9 +163,9 @@ def papers_plan_of(params: Mapping[str, Any], samples: int) -> Plan:
         ramp=min(10, max(1, epochs // 2)) if ramp is None else ramp,
         lr=params["lr"],
         keep_per_class=bool(params["keep_per_class"]),
-        decay_start=max(1, 2 * epochs // 5),
+        decay_start=usual_decay_start(epochs),
         loss=loss,
-        fidelity=parse("paper+lr_above_zero"),  # so that the last epoch is not in vain
+        fidelity=ABOVE_ZERO,
     )
 
 

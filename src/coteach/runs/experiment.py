@@ -15,8 +15,9 @@ from coteach.data import DATASETS
 from coteach.fidelity import Fidelity, parse
 from coteach.names import Flag
 from coteach.networks import NETWORKS
-from coteach.plan import OF_METHOD, Plan, check_guesses
-from coteach.runs.recipes import Recipe, recipe
+from coteach.plan import WARMUP_EPOCHS, Plan, check_guesses, check_pairs
+from coteach.runs.recipes import Recipe, recipe, settings_of
+from coteach.schedules import usual_decay_start
 
 IN_RUN_FOLDER = Path("in the run folder")  # where TensorBoard's files go if no folder is named for them
 WIDEST = 1000  # times a network's usual width
@@ -99,7 +100,9 @@ class Experiment:
     """Samples in a mini-batch."""
     steps_per_epoch: Annotated[int | None, Flag("N", "as many as the samples fill")] = None
     """The most mini-batches in an epoch."""
-    warmup: Annotated[int | None, Flag("N", "the data set's in the paper's appendix; half if modern")] = None
+    warmup: Annotated[int | None, Flag("N", "the data set's in the paper; 10 for dividemix; half if modern")] = (
+        None
+    )
     """Epochs before disagreement counts, and before the loss changes from --warmup-loss to --loss."""
     warmup_loss: Annotated[str | None, Flag("NAME", "that of the other epochs")] = None
     """Another loss for the warm-up: cross_entropy learns fast, a bounded --loss is robust afterwards."""
@@ -289,13 +292,10 @@ class Experiment:
         if (self.nesterov == "yes" or self.momentum is not None) and plan.optimizer != "sgd":
             name = "momentum" if self.nesterov != "yes" else "nesterov"
             raise ValueError(f"{name} belongs to sgd: leave it out, or give --optimizer sgd.")
-        if self.decoupled_decay == "yes" and not plan.weight_decay:
-            raise ValueError("there is no weight decay to decouple: give --weight-decay, too.")
-        if self.weak_selection == "yes" and not plan.cutout:
-            raise ValueError("weak selection is for images that are cut to be learnt: give --cutout, too.")
         if self.held_out and self.method == "iterative":
             raise ValueError("iterative learns from all samples in rounds: leave --held-out out.")
         check_guesses(self.method, plan)
+        check_pairs(plan, decoupled=self.decoupled_decay == "yes")
         if self.one_cycle and self.decay_start is not None:
             raise ValueError("one_cycle and decay_start both move the learning rate: give one of them.")
 
@@ -395,17 +395,22 @@ class Experiment:
             raise ValueError(
                 f"a warm-up of {self.warmup} leaves none of the {epochs} epochs: give at most {epochs - 1}."
             )
-        of_recipe = recipe.plan
+        of_method = settings_of(self.method, self.dataset)
+        of_recipe = recipe.plan | of_method
         if self.is_modern:
-            of_recipe = modern.modern_plan(epochs, self.batch_size or modern.LARGEST_BATCH)
+            of_recipe = of_method | modern.modern_plan(epochs, self.batch_size or modern.LARGEST_BATCH)
             if self.method == "dividemix" or self.mixture == "yes":
                 of_recipe |= {"warmup": modern.mixture_warmup(epochs)}
             if self.optimizer == "adam":
                 of_recipe |= {"lr": 0.001, "nesterov": False}
-        of_recipe = OF_METHOD.get(self.method, {}) | {"held_out": names.HELD_OUT.get(self.method, 0.0)} | of_recipe
+            if self.one_cycle == 0:  # not otherwise: with the authors, Adam's momentum drops there, too
+                of_recipe |= {"decay_start": usual_decay_start(epochs)}
+        of_recipe |= {"held_out": names.HELD_OUT.get(self.method, 0.0)}
         usual = Plan(fidelity=fidelity, epochs=epochs, **of_recipe)
         if fidelity.warmup_short:
             usual = replace(usual, warmup=max(usual.warmup - 1, 0))
+        if self.mixture == "yes" and not usual.warmup:
+            usual = replace(usual, warmup=min(WARMUP_EPOCHS, modern.mixture_warmup(epochs)))
         given: dict[str, Any] = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         given |= {name: getattr(self, name) == "yes" for name in YES_OR_NO if getattr(self, name) is not None}
         if self.decay_start is not None:
@@ -429,6 +434,7 @@ def shrunk(plan: Plan, share: float, given: Collection[str] = ()) -> tuple[Plan,
         changes["ramp"] = max(1, round(plan.ramp * share))
     if plan.warmup >= plan.epochs:
         changes["warmup"] = min(max(1, round(plan.warmup * share)), plan.epochs - 1)
+    changes = {name: value for name, value in changes.items() if value != getattr(plan, name)}
     all_of_them = f"{plan.epochs} epochs" if plan.epochs > 1 else "a single epoch"
     what = ", ".join(f"{name} from {getattr(plan, name)} to {value}" for name, value in changes.items())
     return replace(plan, **changes), [f"to fit {all_of_them}, these defaults shrink: {what}"] if changes else []

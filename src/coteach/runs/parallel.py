@@ -59,10 +59,10 @@ def in_processes(
                     raise content
                 else:
                     done = at_work.pop(pipe)
+                    yield done  # first, for what is handed out next may depend on it
                     for item in waiting:
                         hand_out(pipe, item)
                         break
-                    yield done
     finally:
         for process in processes.values():
             process.terminate()

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coteach.fidelity import Fidelity
+from coteach.plan import OF_METHOD
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,28 @@ OPENSET_PLAN = {
 ITERATIVE_PLAN = {"batch_size": 100, "decay_start": 80}
 
 
+# What a method's own paper sets otherwise than `plan.OF_METHOD` on one of its data sets.
+OF_METHOD_ON: dict[tuple[str, str], dict[str, Any]] = {("dividemix", "cifar100"): {"warmup": 30}}
+
+
+def settings_of(method: str, dataset: str) -> dict[str, Any]:
+    """What a method's own paper sets, here for this data set.
+
+    >>> settings_of("dividemix", "cifar10")["warmup"], settings_of("dividemix", "cifar100n")["warmup"]
+    (10, 30)
+    """
+    return OF_METHOD.get(method, {}) | OF_METHOD_ON.get((method, images_of(dataset)), {})
+
+
+def images_of(dataset: str) -> str:
+    """The data set of the paper that has the same images, where people gave the labels.
+
+    >>> images_of("cifar10n-worst"), images_of("mnist")
+    ('cifar10', 'mnist')
+    """
+    return dataset.partition("n")[0] if dataset.startswith(("cifar10n-", "cifar100n")) else dataset
+
+
 def recipe(dataset: str, fidelity: Fidelity, method: str = "coteaching_plus") -> Recipe:
     """The paper's set-up and appendix.
 
@@ -42,8 +65,7 @@ def recipe(dataset: str, fidelity: Fidelity, method: str = "coteaching_plus") ->
     """
     f = fidelity
     cnn7 = "cnn7" if f.narrow_cnn7 else "cnn7_printed"
-    if dataset.startswith(("cifar10n-", "cifar100n")):  # --recipe paper, though the paper has no such labels
-        dataset = dataset.partition("n")[0]
+    dataset = images_of(dataset)
     if dataset == "digits":
         plan = {"batch_size": 64, "lr": 0.005, "warmup": 5, "decay_start": 20}
         return Recipe("mlp", epochs=50, plan=plan)
