@@ -343,7 +343,8 @@ def audited(folder: Path, *flags: str) -> dict:
 def test_every_piece_of_the_recipe_has_a_flag(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     numbers = {"strong_view": 1, "cutout": 2, "shift": 1, "mixup": 0.5, "label_smoothing": 0.1, "lookahead": 3}
-    numbers |= {"one_cycle": 0.2, "lr": 0.5, "momentum": 0.8, "weight_decay": 0.01}
+    numbers |= {"one_cycle": 0.2, "lr": 0.5, "momentum": 0.8, "weight_decay": 0.01, "memory_weight": 2.0}
+    numbers |= {"class_balance": 0.5}
     answers = dict.fromkeys(("mirror", "weak_selection", "nesterov", "decoupled_decay"), "no")
     given = [f"--{name.replace('_', '-')}={value}" for name, value in (numbers | answers).items()]
     audited(folder, "--size", "16", "--width", "0.125", "--device", "cpu", "--optimizer", "sgd", *given)

@@ -113,8 +113,8 @@ def test_a_network_that_refuses_nothing_finds_nothing():
 def test_a_long_training_is_cut_short_and_learns_labels_alone():
     plan = Plan(epochs=160, loss="gce", mixup=1.0, mixture=True, guess_weight=1.0, memory_weight=3.0, cutout=8)
     planting = plan_to_plant(plan)
-    assert planting == Plan(epochs=40, cutout=8)
-    assert plan_to_plant(Plan(epochs=7)).epochs == 7
+    assert planting == Plan(epochs=40, cutout=8, decay_start=16)
+    assert plan_to_plant(Plan(epochs=7, decay_start=3)) == Plan(epochs=7, decay_start=3)
 
 
 def images(n: int) -> tuple[Any, Any]:

@@ -420,7 +420,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self.suggested_labels_ = classes[fitted.suggested_M]
         self.kept_share_, self.best_epoch_ = fitted.kept_share_C, fitted.best_epoch
         self.network_, self.network_options_ = fitted.network, fitted.network_options
-        if not self.keep_per_class:
+        if not (self.keep_per_class or self.mixture or self.method == "dividemix"):  # these keep no share
             warn_of_starved(self.kept_share_, np.bincount(labels_M), classes)
 
     def _network_before(self) -> dict[str, Any]:

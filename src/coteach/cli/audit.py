@@ -54,6 +54,7 @@ hidden folder beside them.
 AUDIT_METHODS = {name: what for name, what in names.METHOD_MEANINGS.items() if name not in names.ONLY_IN_RUNS}
 LOSS_DEFAULT = "cross_entropy; for tables and arrays then softmax_twice; of another method its own"
 RECIPE_NUMBERS = ("shift", "cutout", "strong_view", "mixup", "label_smoothing", "lookahead", "one_cycle", "lr")
+RECIPE_NUMBERS += ("memory_weight", "class_balance")
 RECIPE_ANSWERS = ("mirror", "weak_selection", "decoupled_decay")
 OF_OPTIMIZER = ("momentum", "nesterov", "weight_decay")
 TABLE_SUFFIXES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
@@ -116,6 +117,10 @@ class Audit:
     """α: learn mixtures of two trusted samples, with shares drawn from Beta(α, α)."""
     label_smoothing: Annotated[float | None, Flag("X", "0")] = None
     """Share of a label that is spread over all classes when it is learnt."""
+    memory_weight: Annotated[float | None, Flag("X", "0, none")] = None
+    """How strongly networks are held to what they thought of a sample before; 3 for labels given by rules."""
+    class_balance: Annotated[float | None, Flag("X", "0, none")] = None
+    """Weight of a penalty on predicting some classes more often than others; 1 for labels given by rules."""
     weak_selection: Annotated[Literal["yes", "no"] | None, Flag("{yes,no}", "no")] = None
     """Compare losses on uncut images, and learn from cut ones."""
     lookahead: Annotated[int | None, Flag("N", "5 if modern, else never")] = None

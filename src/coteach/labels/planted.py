@@ -21,18 +21,21 @@ from coteach.measure import posteriors
 from coteach.methods import METHODS
 from coteach.modern import MODERN_EPOCHS
 from coteach.plan import Plan
+from coteach.schedules import usual_decay_start
 from coteach.train import fit
 
 # Share of the labels that is planted; of few samples more, to have enough to count, but not most.
 SHARE, ENOUGH, MOST = 0.05, 200, 0.1
-A_QUARTER = 0.25  # of the planted: what is doubted as much is wrong, …
-RIGHT_ALL_THE_SAME = 0.02  # … but for so many
+A_QUARTER = 0.25  # of the planted: what is doubted as much is wrong …
+RIGHT_ALL_THE_SAME = 0.02  # … except for so many
 THE_SUREST, SURE_ENOUGH = 0.1, 100  # share of the samples predicted as a class; at least so many in all
 
 
 def plan_to_plant(plan: Plan) -> Plan:
     """That of the training, without what is not about labels; longer ones would learn all of them by heart."""
-    return replace(only_labels(plan), epochs=min(plan.epochs, MODERN_EPOCHS))
+    if plan.epochs > MODERN_EPOCHS:
+        plan = replace(plan, epochs=MODERN_EPOCHS, decay_start=usual_decay_start(MODERN_EPOCHS))
+    return only_labels(plan)
 
 
 def estimate_by_planting(
