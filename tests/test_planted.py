@@ -63,6 +63,7 @@ def test_what_is_refused_of_planted_labels_tells_how_many_others_are_wrong(rate,
     wrong = (labels != truth)[~planted]
     assert estimate.rate == pytest.approx(wrong.mean(), abs=0.03 if by_heart < 0.5 else 0.06)
     low, high = estimate.interval
+    assert {type(number) for number in (estimate.rate, low, high)} == {float}
     assert 0 <= low <= wrong.mean() <= high <= 1
     assert estimate.n == (~planted).sum()
     assert estimate.matrix.sum(1) == pytest.approx(np.ones(n_classes))

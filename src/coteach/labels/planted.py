@@ -138,8 +138,8 @@ def estimate_by_planted(
 
     def reading(marked_M: np.ndarray, leeway: Callable[[int], float] = lambda n: 1.0) -> float:
         planted, others = (int(marked_M[where].sum()) for where in (planted_M, others_M))
-        share = others * leeway(others) / others_M.sum()
-        return rate_of(share, planted / leeway(planted) / planted_M.sum(), n_classes)
+        share = others * leeway(others) / int(others_M.sum())
+        return rate_of(share, planted / leeway(planted) / int(planted_M.sum()), n_classes)
 
     labels, predicted, p_MC = labels_M[others_M], predicted_M[others_M], held_out_MC[others_M]
     where_sure, in_all = contradicted(p_MC, labels)
@@ -195,4 +195,4 @@ def rate_of(share: float, of_planted: float, n_classes: int) -> float:
 
 def more_by_chance(n: int) -> float:
     """By what factor a count of n may be too low, with a confidence of 95 %."""
-    return 1 + Z_95 / np.sqrt(max(n, 1))
+    return 1 + Z_95 / math.sqrt(max(n, 1))
