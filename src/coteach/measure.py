@@ -106,6 +106,13 @@ def all_logits(training: Training, x_M: Tensor | Stream) -> Tensor:
     return torch.cat(list(pieces), -2)
 
 
+def predicted_classes(training: Training, x_M: Tensor | Stream) -> Tensor:
+    """class_NRM: the likeliest to each network."""
+    stack = training.stack
+    pieces = predict(stack, x_M, chunk_size(x_M, stack), view=training.view, augment=training.problem.augment)
+    return torch.cat([logits_NRBC.argmax(-1) for logits_NRBC in pieces], -1)
+
+
 def losses_of_all(training: Training, loss: Loss) -> Tensor:
     """loss_NRM of the training samples under their given labels, without anything random; nan if held out."""
     problem, chunk = training.problem, chunk_size(training.problem.x_M, training.stack)

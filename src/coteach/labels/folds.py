@@ -230,7 +230,7 @@ def using_the_rate(method: Method, plan: Plan) -> tuple[Method, Plan]:
     """Both as they are; or Co-teaching on labels alone, for a method that is indifferent to the rate."""
     if not plan.mixture and any(phase.rule.keeps_a_share for phase in method.phases(plan)):
         return method, plan
-    return METHODS["coteaching"], replace(only_labels(plan), loss=plan.loss)
+    return METHODS["coteaching"], replace(only_labels(plan), loss=plan.loss, warmup_loss=plan.warmup_loss)
 
 
 class LateAccuracy:

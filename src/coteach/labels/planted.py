@@ -1,8 +1,8 @@
 """How many labels are wrong, by wrong labels that we put there ourselves.
 
-A few labels are changed to others at random, and a network learns them along with all the rest. It treats them
-more or less as it treats the labels that were wrong before. So if it ends up refusing half of ours, those that it
-refuses among the rest are about half of all wrong ones. M samples, C classes.
+A few samples exchange their labels, and a network learns them along with all the rest. It treats such labels more
+or less as it treats those that were wrong before. So if it ends up refusing half of them, what it refuses among the
+others is about half of all that is wrong. M samples, C classes.
 """
 
 import math
@@ -17,7 +17,7 @@ from coteach.engine import Engine
 from coteach.engine.training import Problem
 from coteach.labels.estimate import Z_95, NoiseEstimate, count_given, per_row
 from coteach.labels.folds import only_labels
-from coteach.measure import posteriors
+from coteach.measure import predicted_classes
 from coteach.methods import METHODS
 from coteach.modern import MODERN_EPOCHS
 from coteach.plan import Plan
@@ -28,7 +28,7 @@ from coteach.train import fit
 SHARE, ENOUGH, MOST = 0.05, 200, 0.1
 A_QUARTER = 0.25  # of the planted: what is doubted as much is wrong …
 RIGHT_ALL_THE_SAME = 0.02  # … except for so many
-THE_SUREST, SURE_ENOUGH = 0.1, 100  # share of the samples predicted as a class; at least so many in all
+THE_SUREST, SURE_ENOUGH = 0.1, 100  # share of the samples predicted as a class; if fewer in all, chance counts
 
 
 def plan_to_plant(plan: Plan) -> Plan:
@@ -54,12 +54,14 @@ def estimate_by_planting(
         changed, METHODS["standard"], plan, build, engine=engine, ledger=True, on_epoch=lambda epoch: advance()
     )
     assert training.ledger is not None
-    predicted_M = posteriors(training, problem.x_M)[0, 0].argmax(-1).cpu().numpy()
+    predicted_M = predicted_classes(training, problem.x_M)[0, 0].cpu().numpy()
     return estimate_by_planted(predicted_M, training.ledger.quality()[0], changed_M, planted_M, held_out_MC)
 
 
 def plant(labels_M: np.ndarray, n_classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The labels with some of them changed to any other class, and where (M).
+    """The labels, some of them exchanged at random, and which are now others (M).
+
+    Exchanged, and not drawn anew: every class stays as large as it was, and a rare one is not flooded.
 
     Parameters
     ----------
@@ -74,17 +76,19 @@ def plant(labels_M: np.ndarray, n_classes: int, seed: int) -> tuple[np.ndarray, 
 
     Examples
     --------
-    >>> changed, planted = plant(np.zeros(10_000, dtype=int), n_classes=3, seed=0)
-    >>> int(planted.sum()), bool(((changed > 0) == planted).all())
-    (500, True)
+    >>> labels = np.arange(10_000) % 4
+    >>> changed, planted = plant(labels, n_classes=4, seed=0)
+    >>> round(planted.mean().item(), 2), np.bincount(changed).tolist()
+    (0.05, [2500, 2500, 2500, 2500])
     """
-    n = len(labels_M)
-    n_planted = max(1, round(max(SHARE * n, min(ENOUGH, MOST * n))))
-    random = np.random.default_rng(seed)
-    planted_M = np.isin(np.arange(n), random.choice(n, n_planted, replace=False))
+    n, random = len(labels_M), np.random.default_rng(seed)
+    exchanging = max(SHARE * n, min(ENOUGH, MOST * n)) * n_classes / (n_classes - 1)  # some get what they had
+    chosen = random.choice(n, min(n, max(2, round(exchanging))), replace=False)
     changed_M = labels_M.copy()
-    changed_M[planted_M] += random.integers(1, n_classes, n_planted)
-    return changed_M % n_classes, planted_M
+    changed_M[chosen] = labels_M[random.permutation(chosen)]
+    if (changed_M == labels_M).all():  # of very few samples
+        changed_M[chosen[0]] = (labels_M[chosen[0]] + 1) % n_classes
+    return changed_M, changed_M != labels_M
 
 
 def estimate_by_planted(
@@ -136,21 +140,25 @@ def estimate_by_planted(
     n_classes, others_M = held_out_MC.shape[1], ~planted_M
     most_doubted_M = quality_M <= np.quantile(quality_M[planted_M], A_QUARTER)
 
-    def reading(marked_M: np.ndarray, leeway: Callable[[int], float] = lambda n: 1.0) -> float:
+    def reading(marked_M: np.ndarray, chance: float = 0.0) -> float:
         planted, others = (int(marked_M[where].sum()) for where in (planted_M, others_M))
-        share = others * leeway(others) / int(others_M.sum())
-        return rate_of(share, planted / leeway(planted) / int(planted_M.sum()), n_classes)
+        share = by_chance(others, chance) / int(others_M.sum())
+        return rate_of(share, by_chance(planted, -chance) / int(planted_M.sum()), n_classes)
 
     labels, predicted, p_MC = labels_M[others_M], predicted_M[others_M], held_out_MC[others_M]
     where_sure, in_all = contradicted(p_MC, labels)
     rate = float(np.clip(reading(predicted_M != labels_M), where_sure, in_all))
-    low = reading(most_doubted_M, lambda n: 1 / more_by_chance(n)) - RIGHT_ALL_THE_SAME
-    high = reading(quality_M < 0.5, more_by_chance)
+    low = reading(most_doubted_M, -Z_95) - RIGHT_ALL_THE_SAME
+    high = reading(quality_M < 0.5, Z_95)
     given_C = np.bincount(labels, minlength=n_classes)
-    wrong_CC = count_given(predicted, labels, n_classes)  # true class, given label
+    sees_some = (predicted != labels).any()
+    wrong_CC = count_given(
+        predicted if sees_some else p_MC.argmax(1), labels, n_classes
+    )  # true class, given label
     np.fill_diagonal(wrong_CC, 0)
     wrong_CC *= rate * len(labels) / max(wrong_CC.sum(), 1)
-    wrong_C = np.minimum(wrong_CC.sum(0), given_C)
+    wrong_CC *= np.minimum(1, given_C / np.maximum(wrong_CC.sum(0), 1e-9))  # no more than were given
+    wrong_C = wrong_CC.sum(0)
     return NoiseEstimate(
         rate,
         (max(0.0, min(low, rate)), max(high, rate)),
@@ -163,18 +171,22 @@ def estimate_by_planted(
 def contradicted(p_MC: np.ndarray, labels_M: np.ndarray) -> tuple[float, float]:
     """Which share of the labels is not the likeliest class: where this one is likeliest, and in all.
 
+    The first less what may be chance, if it is of few samples.
+
     >>> p = np.array([[0.9, 0.1]] * 500 + [[0.6, 0.4]] * 500 + [[0.1, 0.9]] * 1000)
     >>> contradicted(p, np.array([0] * 500 + [1] * 1500))
     (0.0, 0.25)
     """
-    class_M, most_M, n = p_MC.argmax(1), p_MC.max(1), len(p_MC)
-    share = max(THE_SUREST, min(1.0, SURE_ENOUGH / n))
-    sure_M = np.zeros(n, dtype=bool)
+    class_M, most_M = p_MC.argmax(1), p_MC.max(1)
+    sure_M = np.zeros(len(p_MC), dtype=bool)
     for c in np.unique(class_M):
         members = np.flatnonzero(class_M == c)
-        sure_M[members[np.argsort(-most_M[members], kind="stable")[: math.ceil(share * len(members))]]] = True
+        sure_M[members[np.argsort(-most_M[members], kind="stable")[: math.ceil(THE_SUREST * len(members))]]] = True
     differs_M = class_M != labels_M
-    return float(differs_M[sure_M].mean()), float(differs_M.mean())
+    sure, n_sure = int(differs_M[sure_M].sum()), int(sure_M.sum())
+    if n_sure < SURE_ENOUGH:
+        sure = by_chance(sure, -Z_95)
+    return sure / n_sure, float(differs_M.mean())
 
 
 def rate_of(share: float, of_planted: float, n_classes: int) -> float:
@@ -193,6 +205,10 @@ def rate_of(share: float, of_planted: float, n_classes: int) -> float:
     return min(ratio / (1 + ratio / (n_classes - 1)), 1 - 1 / n_classes)
 
 
-def more_by_chance(n: int) -> float:
-    """By what factor a count of n may be too low, with a confidence of 95 %."""
-    return 1 + Z_95 / math.sqrt(max(n, 1))
+def by_chance(n: int, z: float) -> float:
+    """What a count of n may be by chance, so many standard deviations above it, or below: the score interval.
+
+    >>> by_chance(7, 0), round(by_chance(0, Z_95), 2), by_chance(0, -Z_95), round(by_chance(100, -Z_95))
+    (7.0, 3.84, 0.0, 82)
+    """
+    return n + z**2 / 2 + z * math.sqrt(n + z**2 / 4)
