@@ -203,6 +203,7 @@ def test_a_methods_own_settings_give_way_to_the_users():
         ({"dataset": "cifar100n"}, 10),  # a quarter of 40
         ({"dataset": "cifar100", "recipe": "modern", "epochs": 80}, 20),
         ({"dataset": "cifar100", "warmup": 3}, 3),
+        ({"dataset": "mnist", "fidelity": "authors"}, 10),  # whose warm-up is another method's
         ({"dataset": "tiny-imagenet"}, 10),
     ],
     ids=str,

@@ -77,9 +77,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     noise_rate : float or "auto"
         The share of wrong labels that the method assumes. "auto" first estimates it, by training one network
         five more times, which takes two to four times the work of the training itself. Under the modern recipe
-        these trainings are short, and a sixth one learns labels of which some are changed on purpose: together
-        the work of the training itself, or more if there are fewer than 2,000 samples. With noisy
-        `validation_data` it tries eight rates, each with a whole training.
+        these trainings are short, and a sixth one learns labels of which some are exchanged on purpose, only to
+        measure. Together they take about the work of training two networks, or up to 2.5 times that if there are
+        few samples. With noisy `validation_data` it tries eight rates, each with a whole training.
     epochs : int, optional
         By default 40 under the modern recipe, else 20.
     batch_size : int, optional
@@ -420,7 +420,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self.suggested_labels_ = classes[fitted.suggested_M]
         self.kept_share_, self.best_epoch_ = fitted.kept_share_C, fitted.best_epoch
         self.network_, self.network_options_ = fitted.network, fitted.network_options
-        if not (self.keep_per_class or self.mixture or self.method == "dividemix"):  # these keep no share
+        if not (self.keep_per_class or self.mixture or self.method == "dividemix"):  # no advice for these
             warn_of_starved(self.kept_share_, np.bincount(labels_M), classes)
 
     def _network_before(self) -> dict[str, Any]:

@@ -142,7 +142,7 @@ class Audit:
     epochs: Annotated[int | None, Flag("N", "40 if modern, else 20")] = None
     """Epochs: how often each sample is learnt."""
     noise_rate: Annotated[float | Literal["auto"], Flag("X", "auto")] = "auto"
-    """Share of wrong labels, such as 0.1, if you know it; auto estimates it, a third of the time or more."""
+    """Share of wrong labels, such as 0.1, if you know it; auto estimates it, half of the time or more."""
     keep_per_class: bool = False
     """Trust the same share of each class; for classes of very different sizes."""
     share: Annotated[float | None, Flag("X", "the noise rate")] = None

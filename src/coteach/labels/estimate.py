@@ -37,7 +37,8 @@ class NoiseEstimate:
     rate : float
         Share of wrong labels.
     interval : (float, float)
-        Holds the rate with a confidence of 95 % or more, if noise depends only on the class.
+        Holds the rate with a confidence of 95 % or more, if noise depends only on the class. With exchanged labels
+        (`labels.planted`) its ends are rules of thumb.
     per_class : float array of shape (C,)
         Share of wrong labels among those given as class c; 0 for a class without labels.
     matrix : float array of shape (C, C)

@@ -1,8 +1,8 @@
 """How many labels are wrong, by wrong labels that we put there ourselves.
 
 A few samples exchange their labels, and a network learns them along with all the rest. It treats such labels more
-or less as it treats those that were wrong before. So if it ends up refusing half of them, what it refuses among the
-others is about half of all that is wrong. M samples, C classes.
+or less as it treats those that were wrong before. So if it ends up refusing half of them, what it refuses among
+the others is about half of all that is wrong. M samples, C classes.
 """
 
 import math

@@ -407,7 +407,7 @@ class Experiment:
                 of_recipe |= {"decay_start": usual_decay_start(epochs)}
         of_recipe |= {"held_out": names.HELD_OUT.get(self.method, 0.0)}
         usual = Plan(fidelity=fidelity, epochs=epochs, **of_recipe)
-        if fidelity.warmup_short:
+        if fidelity.warmup_short and "warmup" not in of_method:
             usual = replace(usual, warmup=max(usual.warmup - 1, 0))
         if self.mixture == "yes" and not usual.warmup:
             usual = replace(usual, warmup=min(WARMUP_EPOCHS, modern.mixture_warmup(epochs)))
