@@ -281,11 +281,13 @@ def leading_number(cell: str) -> float:
 
 
 RATE_LABELS = {
-    "cifar10/none/0": "right labels",
-    "cifar10/symmetric/0.5": "flipped, symmetric 50 %",
+    "cifar10/none/0": "CIFAR-10, right labels",
+    "cifar10/symmetric/0.5": "CIFAR-10 flipped, symmetric 50 %",
     "cifar10n-aggre": "CIFAR-10N aggre",
     "cifar10n-rand1": "CIFAR-10N rand1",
     "cifar10n-worst": "CIFAR-10N worst",
+    "mnist/symmetric/0.2": "MNIST flipped, symmetric 20 %",
+    "cifar100n": "CIFAR-100N",
 }
 
 
@@ -294,6 +296,8 @@ def rates() -> str:
     rows = by([*read("people-planted"), *read("people-short")], "problem", "part")
     lines = []
     for problem, label in RATE_LABELS.items():
+        if (problem, "auto") not in rows:
+            continue
         (auto,), (short,) = rows[problem, "auto"], rows[problem, "short"]
         told = rows.get((problem, "told"))
         low, high = auto["interval"]
@@ -307,7 +311,7 @@ def rates() -> str:
                 "–" if told is None else f"{100 * told[0]['accuracy']:.1f}",
             ]
         )
-    head = ["labels", "wrong, %", "confident joint, %", "with planted labels, % (interval)"]
+    head = ["labels", "wrong, %", "confident joint, %", "with exchanged labels, % (interval)"]
     return markdown([*head, "accuracy, %", "with the true rate, %"], lines)
 
 

@@ -137,6 +137,7 @@ def test_a_new_measurement_changes_its_page_only(fill, tmp_path, monkeypatch):
     before = fill.filled()
     (tmp_path / "results").mkdir()
     (tmp_path / "docs" / "methods").mkdir(parents=True)
+    (tmp_path / "benchmarks").mkdir()
     for page in before:
         (tmp_path / page.relative_to(ROOT)).write_text(page.read_text("utf-8"), encoding="utf-8")
     changed = [cell | {"mean": 12.34, "std": None} if cell["method"] == "jocor" else cell for cell in cells]
