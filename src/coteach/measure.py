@@ -101,25 +101,26 @@ def posteriors(training: Training, x_M: Tensor | Stream) -> Tensor:
 
 def all_logits(training: Training, x_M: Tensor | Stream) -> Tensor:
     """logits_NRMC of the same."""
-    stack = training.stack
-    pieces = predict(stack, x_M, chunk_size(x_M, stack), view=training.view, augment=training.problem.augment)
-    return torch.cat(list(pieces), -2)
+    return torch.cat(list(in_pieces(training, x_M)), -2)
 
 
 def predicted_classes(training: Training, x_M: Tensor | Stream) -> Tensor:
     """class_NRM: the likeliest to each network."""
-    stack = training.stack
-    pieces = predict(stack, x_M, chunk_size(x_M, stack), view=training.view, augment=training.problem.augment)
-    return torch.cat([logits_NRBC.argmax(-1) for logits_NRBC in pieces], -1)
+    return torch.cat([logits_NRBC.argmax(-1) for logits_NRBC in in_pieces(training, x_M)], -1)
+
+
+def in_pieces(training: Training, x_M: Tensor | Stream) -> Iterator[Tensor]:
+    """logits_NRBC of one part of the samples after the other."""
+    stack, augment = training.stack, training.problem.augment
+    return predict(stack, x_M, chunk_size(x_M, stack), view=training.view, augment=augment)
 
 
 def losses_of_all(training: Training, loss: Loss) -> Tensor:
     """loss_NRM of the training samples under their given labels, without anything random; nan if held out."""
     problem, chunk = training.problem, chunk_size(training.problem.x_M, training.stack)
-    pieces = predict(training.stack, problem.x_M, chunk, view=training.view, augment=problem.augment)
     losses = [
         loss(logits_NRBC, y_RB.expand(logits_NRBC.shape[:-1]))
-        for logits_NRBC, y_RB in zip(pieces, problem.y_RM.split(chunk, 1), strict=True)
+        for logits_NRBC, y_RB in zip(in_pieces(training, problem.x_M), problem.y_RM.split(chunk, 1), strict=True)
     ]
     loss_NRM = torch.cat(losses, -1)
     return loss_NRM if training.held_out is None else loss_NRM.index_fill(-1, training.held_out.held_V, torch.nan)

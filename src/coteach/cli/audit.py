@@ -53,8 +53,10 @@ hidden folder beside them.
 
 AUDIT_METHODS = {name: what for name, what in names.METHOD_MEANINGS.items() if name not in names.ONLY_IN_RUNS}
 LOSS_DEFAULT = "cross_entropy; for tables and arrays then softmax_twice; of another method its own"
-RECIPE_NUMBERS = ("shift", "cutout", "strong_view", "mixup", "label_smoothing", "lookahead", "one_cycle", "lr")
-RECIPE_NUMBERS += ("memory_weight", "class_balance")
+RECIPE_NUMBERS = (
+    "shift", "cutout", "strong_view", "mixup", "label_smoothing", "lookahead", "one_cycle", "lr", "memory_weight",
+    "class_balance",
+)  # fmt: skip
 RECIPE_ANSWERS = ("mirror", "weak_selection", "decoupled_decay")
 OF_OPTIMIZER = ("momentum", "nesterov", "weight_decay")
 TABLE_SUFFIXES = {".csv": "a CSV", ".tsv": "a TSV", ".parquet": "a parquet file"}
